@@ -1,0 +1,171 @@
+/* cuda_weights.c: upload of a B, turned into [k, n] so that neighbouring threads read neighbouring columns.
+ */
+#include "kernels/cuda/cuda_weights.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/cuda_plan.h"
+#include "kernels/cuda/cuda_try.h"
+
+enum { TRANSPOSE_BLOCK = 32 };
+
+static void transpose16(const uint16_t *src, uint16_t *dst, size_t n, size_t k)
+{
+    for (size_t nb = 0; nb < n; nb += TRANSPOSE_BLOCK)
+        for (size_t kb = 0; kb < k; kb += TRANSPOSE_BLOCK)
+            for (size_t i = nb; i < n && i < nb + TRANSPOSE_BLOCK; i++)
+                for (size_t j = kb; j < k && j < kb + TRANSPOSE_BLOCK; j++)
+                    memcpy(&dst[j * n + i], (const char *)src + (i * k + j) * sizeof *src, sizeof *src);
+}
+
+static void transpose32(const uint32_t *src, uint32_t *dst, size_t n, size_t k)
+{
+    for (size_t nb = 0; nb < n; nb += TRANSPOSE_BLOCK)
+        for (size_t kb = 0; kb < k; kb += TRANSPOSE_BLOCK)
+            for (size_t i = nb; i < n && i < nb + TRANSPOSE_BLOCK; i++)
+                for (size_t j = kb; j < k && j < kb + TRANSPOSE_BLOCK; j++)
+                    memcpy(&dst[j * n + i], (const char *)src + (i * k + j) * sizeof *src, sizeof *src);
+}
+
+static void make_plans(const struct dk_cuda_device *device, struct dk_backend_weights *base)
+{
+    uint32_t index = 0;
+    for (uint64_t rows = 1; index < DK_MAX_BUCKETS; rows *= 2) {
+        uint32_t bucket = rows > device->max_tokens ? device->max_tokens : (uint32_t)rows;
+        dk_cuda_plan_choose(base->n, base->k, bucket, &base->plans[index++]);
+        if (bucket == device->max_tokens)
+            break;
+    }
+}
+
+/* On the lane's stream and synchronised: a plain cudaMemcpy of pageable memory may return before the last
+ * bytes have landed, and non-blocking streams do not wait for the default one (seen: a product that met
+ * weights still under way). */
+static dk_status upload(struct dk_cuda_device *device, struct dk_cuda_weights *weights,
+                        const struct dk_weights_desc *desc, void *packed, struct dk_error *error)
+{
+    dk_status status = DK_OK;
+    size_t bytes = (size_t)(desc->n * desc->k) * dk_dtype_bytes(desc->dtype);
+    const void *source = desc->data;
+    if (desc->layout == DK_LAYOUT_NK) {
+        if (dk_dtype_bytes(desc->dtype) == 2)
+            transpose16(desc->data, packed, desc->n, desc->k);
+        else
+            transpose32(desc->data, packed, desc->n, desc->k);
+        source = packed;
+    }
+    DK_CUDA_TRY(cudaMemcpyAsync(weights->d_b, source, bytes, cudaMemcpyHostToDevice, device->stream), status,
+                error, done);
+    if (desc->bias != NULL)
+        DK_CUDA_TRY(cudaMemcpyAsync(weights->d_bias, desc->bias, desc->n * sizeof(float),
+                                    cudaMemcpyHostToDevice, device->stream),
+                    status, error, done);
+    DK_CUDA_TRY(cudaStreamSynchronize(device->stream), status, error, done);
+done:
+    return status;
+}
+
+dk_status dk_cuda_weights_assign(struct dk_cuda_device *device, struct dk_cuda_weights *weights,
+                                 const struct dk_weights_desc *desc, struct dk_error *error)
+{
+    size_t elements = 0;
+    size_t bytes = 0;
+    if (!dk_size_mul(desc->n, desc->k, &elements) ||
+        !dk_size_mul(elements, dk_dtype_bytes(desc->dtype), &bytes) || bytes > weights->capacity_bytes ||
+        desc->n > weights->bias_capacity)
+        return dk_fail(error, DK_TOO_LARGE, "B of [%llu, %llu] %s does not fit in %zu bytes",
+                       (unsigned long long)desc->k, (unsigned long long)desc->n,
+                       dk_dtype_name(desc->dtype, DK_DIALECT_NATIVE), weights->capacity_bytes);
+    dk_status status = dk_cuda_device_enter(device, error);
+    if (status != DK_OK)
+        return status;
+    status = upload(device, weights, desc, weights->host_packed, error);
+    if (status != DK_OK)
+        return dk_cuda_device_note(device, status);
+    weights->base.n = desc->n;
+    weights->base.k = desc->k;
+    weights->base.dtype = desc->dtype;
+    weights->base.has_bias = desc->bias != NULL;
+    make_plans(device, &weights->base);
+    return DK_OK;
+}
+
+static dk_status allocate(struct dk_cuda_weights *weights, size_t bytes, size_t bias_count,
+                          struct dk_error *error)
+{
+    dk_status status = DK_OK;
+    DK_CUDA_TRY(cudaMalloc(&weights->d_b, bytes), status, error, done);
+    DK_CUDA_TRY(cudaMalloc((void **)&weights->d_bias, bias_count * sizeof(float)), status, error, done);
+    weights->capacity_bytes = bytes;
+    weights->bias_capacity = bias_count;
+    weights->base.resident_bytes = bytes + bias_count * sizeof(float);
+done:
+    return status;
+}
+
+static dk_status load(struct dk_cuda_device *device, struct dk_cuda_weights *weights,
+                      const struct dk_weights_desc *desc, struct dk_error *error)
+{
+    size_t row_bytes = (size_t)(desc->k + desc->n + 1) * sizeof(float);
+    size_t staging_bytes = 0;
+    if (!dk_size_mul(row_bytes, device->max_tokens, &staging_bytes))
+        return dk_fail(error, DK_BAD_SHAPE, "staging for %u rows of k=%llu overflows", device->max_tokens,
+                       (unsigned long long)desc->k);
+    dk_status status = dk_cuda_device_reserve(device, staging_bytes, error);
+    if (status == DK_OK)
+        status = allocate(weights, (size_t)(desc->n * desc->k) * dk_dtype_bytes(desc->dtype), desc->n, error);
+    if (status != DK_OK)
+        return dk_cuda_device_note(device, status);
+    weights->host_packed = malloc(weights->capacity_bytes);
+    if (weights->host_packed == NULL)
+        return dk_fail(error, DK_NO_MEMORY, "out of memory turning %zu bytes of weights",
+                       weights->capacity_bytes);
+    status = dk_cuda_weights_assign(device, weights, desc, error);
+    free(weights->host_packed);
+    weights->host_packed = NULL;
+    return status;
+}
+
+dk_status dk_cuda_weights_new(struct dk_cuda_device *device, const struct dk_weights_desc *desc,
+                              size_t scratch_bytes, struct dk_cuda_weights **out, struct dk_error *error)
+{
+    struct dk_cuda_weights *weights = NULL;
+    dk_status status = dk_cuda_device_enter(device, error);
+    if (status != DK_OK)
+        return status;
+    weights = calloc(1, sizeof *weights);
+    if (weights == NULL)
+        return dk_fail(error, DK_NO_MEMORY, "out of memory for a weights handle");
+    if (desc != NULL) {
+        status = load(device, weights, desc, error);
+    } else {
+        size_t bias_count = scratch_bytes / 2; /* n <= elements of the narrowest type */
+        if (bias_count > DK_MAX_N)
+            bias_count = DK_MAX_N;
+        status = dk_cuda_device_note(device, allocate(weights, scratch_bytes, bias_count, error));
+        weights->host_packed = status == DK_OK ? malloc(scratch_bytes) : NULL;
+        if (status == DK_OK && weights->host_packed == NULL)
+            status =
+                dk_fail(error, DK_NO_MEMORY, "out of memory for %zu bytes of scratch weights", scratch_bytes);
+    }
+    if (status != DK_OK) {
+        dk_cuda_weights_free(device, weights);
+        return status;
+    }
+    *out = weights;
+    return DK_OK;
+}
+
+void dk_cuda_weights_free(struct dk_cuda_device *device, struct dk_cuda_weights *weights)
+{
+    if (weights == NULL)
+        return;
+    (void)cudaSetDevice(
+        device->index); /* a fenced device reports its fault again; the memory goes with the process */
+    (void)cudaFree(weights->d_b);
+    (void)cudaFree(weights->d_bias);
+    free(weights->host_packed);
+    free(weights);
+}
