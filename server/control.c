@@ -1,0 +1,233 @@
+/* control.c: one libuv loop on the main thread. */
+#include "server/control.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <uv.h>
+
+#include "server/acceptor.h"
+#include "server/clock.h"
+#include "server/daemon.h"
+#include "server/http.h"
+#include "server/log.h"
+#include "server/metrics.h"
+#include "server/models.h"
+#include "server/slab.h"
+
+enum {
+    TICK_MS = 100,
+    DRAIN_TICK_MS = 10,
+    /* After the listeners are closed: time for a request that was on its way to be seen. */
+    LAST_CALL_MS = 50
+};
+
+struct control {
+    struct dk_daemon *daemon;
+    struct dk_http *http;
+    uv_loop_t loop;
+    uv_signal_t terminate, interrupt, reload;
+    uv_timer_t timer;
+    uv_work_t load_work, reload_work;
+    bool is_loading, is_reloading;
+    dk_status load_status, reload_status;
+    struct dk_error load_error, reload_error;
+    struct dk_acceptor acceptor;
+    uint64_t signal_ns;  /* first SIGTERM or SIGINT; 0: none */
+    uint64_t closing_ns; /* no new work since */
+    struct dk_control_result result;
+};
+
+static uint64_t ms_since(uint64_t start_ns)
+{
+    return (dk_clock_now_ns() - start_ns) / 1000000u;
+}
+
+static void stop(struct control *control, int exit_code, bool is_abrupt)
+{
+    control->result = (struct dk_control_result){.is_abrupt = is_abrupt, .exit_code = exit_code};
+    uv_stop(&control->loop);
+}
+
+static void announce_ready(struct dk_daemon *daemon)
+{
+    const struct dk_config *config = daemon->config;
+    bool is_ipv6 = strchr(config->host, ':') != NULL;
+    char url[300];
+    (void)snprintf(url, sizeof url, "http://%s%s%s:%u", is_ipv6 ? "[" : "", config->host, is_ipv6 ? "]" : "",
+                   daemon->port);
+    dk_log(DK_LOG_INFO, "ready",
+           "url=%s socket=%s models=%zu weights_bytes=%lld workspace_bytes=%lld staging_bytes=%lld "
+           "max_body_bytes=%llu load_ms=%llu",
+           url, config->http_socket != NULL ? config->http_socket : "none", dk_models_count(daemon->models),
+           (long long)dk_metrics_get(daemon->metrics, DK_METRIC_WEIGHTS_BYTES),
+           (long long)dk_metrics_get(daemon->metrics, DK_METRIC_WORKSPACE_BYTES),
+           (long long)dk_metrics_get(daemon->metrics, DK_METRIC_STAGING_BYTES),
+           (unsigned long long)daemon->max_body_bytes, (unsigned long long)ms_since(daemon->started_ns));
+    (void)printf("decomposekd ready %s\n", url);
+    (void)fflush(stdout);
+}
+
+static void on_load(uv_work_t *work)
+{
+    struct control *control = work->data;
+    control->load_status = dk_daemon_load(control->daemon, &control->load_error);
+}
+
+static void after_load(uv_work_t *work, int status)
+{
+    struct control *control = work->data;
+    (void)status; /* never cancelled */
+    control->is_loading = false;
+    if (control->load_status != DK_OK) {
+        dk_log(DK_LOG_ERROR, "load_failed", "status=%s message=%s", dk_status_name(control->load_status),
+               control->load_error.message);
+        stop(control, 1, false);
+    } else if (control->signal_ns == 0) {
+        dk_daemon_set_state(control->daemon, DK_DAEMON_READY);
+        announce_ready(control->daemon);
+    }
+}
+
+static void on_reload(uv_work_t *work)
+{
+    struct control *control = work->data;
+    control->reload_status = dk_models_reload(control->daemon->models, &control->reload_error);
+}
+
+static void after_reload(uv_work_t *work, int status)
+{
+    struct control *control = work->data;
+    (void)status;
+    control->is_reloading = false;
+    if (control->reload_status == DK_OK) {
+        dk_log(DK_LOG_INFO, "reloaded", "models=%zu", dk_models_count(control->daemon->models));
+    } else {
+        dk_log(DK_LOG_ERROR, "reload_failed", "message=%s kept=%s", control->reload_error.message,
+               "the old version");
+    }
+}
+
+static void on_reload_signal(uv_signal_t *handle, int signal_number)
+{
+    struct control *control = handle->data;
+    (void)signal_number;
+    if (dk_daemon_get_state(control->daemon) != DK_DAEMON_READY || control->is_reloading) {
+        dk_log(DK_LOG_WARN, "reload_ignored", "reason=%s",
+               control->is_reloading ? "a reload is running" : "not ready");
+        return;
+    }
+    control->is_reloading =
+        uv_queue_work(&control->loop, &control->reload_work, on_reload, after_reload) == 0;
+}
+
+static void close_doors(struct control *control)
+{
+    dk_daemon_set_state(control->daemon, DK_DAEMON_CLOSING);
+    dk_acceptor_stop(&control->acceptor);
+    control->closing_ns = dk_clock_now_ns();
+}
+
+static void on_stop_signal(uv_signal_t *handle, int signal_number)
+{
+    struct control *control = handle->data;
+    const char *name = signal_number == SIGTERM ? "SIGTERM" : "SIGINT";
+    if (control->signal_ns != 0) {
+        dk_log(DK_LOG_WARN, "stopped_at_once", "signal=%s active_requests=%u", name,
+               dk_http_active_count(control->http));
+        stop(control, 1, true);
+        return;
+    }
+    dk_log(DK_LOG_INFO, "draining", "signal=%s grace_ms=%u limit_ms=%u", name,
+           control->daemon->config->drain_grace_ms, control->daemon->config->drain_limit_ms);
+    control->signal_ns = dk_clock_now_ns();
+    if (control->is_loading) {
+        close_doors(control); /* nobody was ever told that we are ready: no grace */
+    } else {
+        dk_daemon_set_state(control->daemon, DK_DAEMON_DRAINING);
+    }
+    (void)uv_timer_set_repeat(&control->timer, DRAIN_TICK_MS), (void)uv_timer_again(&control->timer);
+}
+
+static void drain(struct control *control)
+{
+    const struct dk_config *config = control->daemon->config;
+    if (control->closing_ns == 0) {
+        if (ms_since(control->signal_ns) >= config->drain_grace_ms) {
+            close_doors(control);
+        }
+        return;
+    }
+    uint32_t active = dk_http_active_count(control->http);
+    uint64_t closing_ms = ms_since(control->closing_ns);
+    if (active == 0 && closing_ms >= LAST_CALL_MS && !control->is_loading && !control->is_reloading) {
+        dk_log(DK_LOG_INFO, "stopped", "drain_ms=%llu", (unsigned long long)ms_since(control->signal_ns));
+        stop(control, 0, false);
+    } else if (closing_ms >= config->drain_limit_ms) {
+        dk_log(DK_LOG_ERROR, "drain_limit_exceeded", "limit_ms=%u active_requests=%u", config->drain_limit_ms,
+               active);
+        stop(control, 1, true);
+    }
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct control *control = timer->data;
+    dk_http_sweep(control->http);
+    dk_acceptor_tick(&control->acceptor);
+    if (control->signal_ns != 0) {
+        drain(control);
+    }
+}
+
+static int start(struct control *control, const int *sockets, int socket_count)
+{
+    uv_loop_t *loop = &control->loop;
+    control->terminate.data = control->interrupt.data = control->reload.data = control;
+    control->timer.data = control->load_work.data = control->reload_work.data = control;
+    uint32_t connections_max = dk_acceptor_connection_limit(control->daemon->config->max_connections);
+    int result = 0;
+    (void)((result = uv_signal_init(loop, &control->terminate)) ||
+           (result = uv_signal_init(loop, &control->interrupt)) ||
+           (result = uv_signal_init(loop, &control->reload)) ||
+           (result = uv_timer_init(loop, &control->timer)) ||
+           (result = uv_signal_start(&control->terminate, on_stop_signal, SIGTERM)) ||
+           (result = uv_signal_start(&control->interrupt, on_stop_signal, SIGINT)) ||
+           (result = uv_signal_start(&control->reload, on_reload_signal, SIGHUP)) ||
+           (result = uv_timer_start(&control->timer, on_tick, TICK_MS, TICK_MS)) ||
+           (result = dk_acceptor_init(&control->acceptor, loop, control->http, sockets, socket_count,
+                                      connections_max)) ||
+           (result = uv_queue_work(loop, &control->load_work, on_load, after_load)));
+    return result;
+}
+
+static void close_handle(uv_handle_t *handle, void *context)
+{
+    (void)context;
+    if (!uv_is_closing(handle)) {
+        uv_close(handle, NULL);
+    }
+}
+
+struct dk_control_result dk_control_run(struct dk_daemon *daemon, struct dk_http *http, const int *sockets,
+                                        int socket_count)
+{
+    struct control control = {.daemon = daemon, .http = http, .is_loading = true};
+    if (uv_loop_init(&control.loop) != 0) {
+        dk_log(DK_LOG_ERROR, "loop_failed", "step=%s", "init");
+        return (struct dk_control_result){.exit_code = 1};
+    }
+    int started = start(&control, sockets, socket_count);
+    if (started == 0) {
+        (void)uv_run(&control.loop, UV_RUN_DEFAULT);
+    } else {
+        dk_log(DK_LOG_ERROR, "loop_failed", "error=%s", uv_strerror(started));
+        control.result = (struct dk_control_result){.exit_code = 1};
+    }
+    if (!control.result.is_abrupt) {
+        dk_daemon_set_state(daemon, DK_DAEMON_CLOSING);
+        uv_walk(&control.loop, close_handle, NULL);
+        (void)uv_run(&control.loop, UV_RUN_DEFAULT); /* runs the closing callbacks, ends a reload */
+        (void)uv_loop_close(&control.loop);
+    }
+    return control.result;
+}

@@ -1,0 +1,134 @@
+/* daemon.c: sizes of the preallocated pools, and their construction in order. */
+#include "server/daemon.h"
+
+#include "server/body_reader.h"
+#include "server/executor.h"
+#include "server/job.h"
+#include "server/matmul.h"
+#include "server/metrics.h"
+#include "server/models.h"
+#include "server/queue.h"
+#include "server/slab.h"
+
+enum {
+    MIB = 1024 * 1024,
+    DEFAULT_BODY_CAP = 1024 * MIB, /* of the default only: an explicit --max-body-bytes may be larger */
+    SMALL_SLAB_CAP = 64 * MIB,
+    TINY_SLAB_CAP = 1 * MIB,
+    TINY_SLAB_FLOOR = 64 * 1024,
+    IDLE_READERS_MAX = 64
+};
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* config.max_body_bytes, or the largest tensor a request can need (fp32 rows of the widest model, or a packed
+ * B) + 1 MiB for JSON around it. */
+static uint64_t body_limit(const struct dk_daemon *daemon, const struct dk_models_extent *extent)
+{
+    if (daemon->config->max_body_bytes != 0) {
+        return daemon->config->max_body_bytes;
+    }
+    uint64_t rows = dk_engine_get_info(daemon->engine)->max_tokens;
+    uint64_t tensor = max_u64(rows * extent->max_k * sizeof(float), daemon->config->adhoc_max_bytes);
+    return min_u64(tensor + MIB, DEFAULT_BODY_CAP);
+}
+
+static dk_status make_slabs(struct dk_daemon *daemon, const struct dk_models_extent *extent,
+                            struct dk_error *error)
+{
+    const struct dk_config *config = daemon->config;
+    uint64_t row_floats = extent->max_k + extent->max_n;
+    /* One row as binary64: JSON numbers stay unrounded until their type is known. */
+    uint64_t tiny = extent->max_k * sizeof(double) + extent->max_n * sizeof(float) + DK_SLAB_ALIGNMENT;
+    uint64_t small = config->small_slab_rows * row_floats * sizeof(float) + DK_SLAB_ALIGNMENT;
+    struct dk_slab_class_size sizes[DK_SLAB_CLASS_COUNT] = {
+        [DK_SLAB_TINY] = {.bytes = max_u64(min_u64(tiny, TINY_SLAB_CAP), TINY_SLAB_FLOOR),
+                          .count = config->max_in_flight},
+        [DK_SLAB_SMALL] = {.bytes = min_u64(small, SMALL_SLAB_CAP), .count = config->small_slab_count},
+        [DK_SLAB_LARGE] = {.bytes = daemon->max_body_bytes, .count = config->large_slab_count},
+    };
+    return dk_slabs_new(sizes, daemon->metrics, &daemon->slabs, error);
+}
+
+dk_status dk_daemon_load(struct dk_daemon *daemon, struct dk_error *error)
+{
+    const struct dk_config *config = daemon->config;
+    dk_status status = dk_models_new(daemon->engine, daemon->metrics, config->models, config->model_count,
+                                     &daemon->models, error);
+    if (status != DK_OK) {
+        return status;
+    }
+    struct dk_models_extent extent = dk_models_get_extent(daemon->models);
+    daemon->max_body_bytes = body_limit(daemon, &extent);
+    status = make_slabs(daemon, &extent, error);
+    if (status != DK_OK) {
+        goto unload;
+    }
+    status = dk_jobs_new(config->max_in_flight, daemon->slabs, daemon->metrics, &daemon->jobs, error);
+    if (status != DK_OK) {
+        goto unload;
+    }
+    status = dk_body_readers_new(dk_native_paths, DK_NATIVE_TENSOR_COUNT, &dk_matmul_sink, IDLE_READERS_MAX,
+                                 &daemon->readers, error);
+    if (status != DK_OK) {
+        goto unload;
+    }
+    status = dk_queue_new(config->queue_depth, &daemon->queue, error);
+    if (status != DK_OK) {
+        goto unload;
+    }
+    struct dk_executor_options options = {
+        .engine = daemon->engine,
+        .queue = daemon->queue,
+        .metrics = daemon->metrics,
+        .spin_us = config->spin_us,
+        .workspace_bytes =
+            max_u64(extent.workspace_bytes, config->adhoc_max_bytes > 0 ? DK_ADHOC_WORKSPACE_BYTES : 1),
+        .adhoc_max_bytes = config->adhoc_max_bytes,
+    };
+    status = dk_executor_new(&options, &daemon->executor, error);
+    if (status != DK_OK) {
+        goto unload;
+    }
+    return DK_OK;
+unload:
+    dk_daemon_unload(daemon);
+    return status;
+}
+
+void dk_daemon_quiesce(struct dk_daemon *daemon)
+{
+    dk_executor_free(daemon->executor);
+    daemon->executor = NULL;
+}
+
+void dk_daemon_unload(struct dk_daemon *daemon)
+{
+    dk_daemon_quiesce(daemon);
+    dk_queue_free(daemon->queue);
+    daemon->queue = NULL;
+    dk_body_readers_free(daemon->readers);
+    daemon->readers = NULL;
+    dk_jobs_free(daemon->jobs);
+    daemon->jobs = NULL;
+    dk_slabs_free(daemon->slabs);
+    daemon->slabs = NULL;
+    if (daemon->models != NULL) {
+        dk_models_free(daemon->models);
+        daemon->models = NULL;
+    }
+}
+
+void dk_daemon_set_state(struct dk_daemon *daemon, enum dk_daemon_state state)
+{
+    atomic_store(&daemon->state, state);
+    dk_metrics_set(daemon->metrics, DK_METRIC_READY, state == DK_DAEMON_READY);
+}

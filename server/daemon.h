@@ -1,0 +1,77 @@
+/* daemon.h: what the whole process shares: one struct, filled in boot order, read by the HTTP layer. */
+#ifndef DK_SERVER_DAEMON_H
+#define DK_SERVER_DAEMON_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "decomposek.h"
+#include "server/config.h"
+
+struct dk_body_readers;
+struct dk_executor;
+struct dk_jobs;
+struct dk_metrics;
+struct dk_models;
+struct dk_queue;
+struct dk_slabs;
+
+enum dk_daemon_state {
+    DK_DAEMON_LOADING,  /* health and metrics answer, compute routes are 503 */
+    DK_DAEMON_READY,    /* everything answers */
+    DK_DAEMON_DRAINING, /* grace: ready is 503 so that balancers go elsewhere, work is still served */
+    DK_DAEMON_CLOSING   /* no new work: what was accepted is finished */
+};
+
+/* Fields up to `metrics` are set before HTTP starts; those below by the loading thread, before it publishes
+ * DK_DAEMON_READY. Nothing but the state changes afterwards. */
+struct dk_daemon {
+    const struct dk_config *config;
+    struct dk_engine *engine;
+    struct dk_metrics *metrics;
+    uint64_t started_ns;
+    uint16_t port; /* the real one when config.port is 0 */
+
+    struct dk_models *models;
+    struct dk_slabs *slabs;
+    struct dk_jobs *jobs;
+    struct dk_queue *queue;
+    struct dk_executor *executor;
+    struct dk_body_readers *readers;
+    uint64_t max_body_bytes; /* largest body of a compute request */
+
+    _Atomic int state;           /* enum dk_daemon_state */
+    _Atomic size_t answer_bytes; /* copies of results that are being sent, see DK_ANSWER_BYTES_MAX */
+};
+
+/* Partials of products without a model: a larger need is met by smaller pieces of rows. */
+enum { DK_ADHOC_WORKSPACE_BYTES = 64 * 1024 * 1024 };
+
+/* A large result is copied out of its slab before it is sent, so that a client that does not read cannot hold
+ * a slab; beyond this much in copies the slab is held after all. */
+enum { DK_ANSWER_BYTES_MAX = 64 * 1024 * 1024 };
+
+/* Models, slabs, jobs, queue, executor. On failure nothing stays allocated. Thread: the loading thread. */
+dk_status dk_daemon_load(struct dk_daemon *daemon, struct dk_error *error);
+/* Joins the executor after it has completed what is queued. Before HTTP ends: a job's completion calls into
+ * HTTP. Nothing is computed afterwards. */
+void dk_daemon_quiesce(struct dk_daemon *daemon);
+/* The reverse of load; every job must have been released. Also after a failed or no load. */
+void dk_daemon_unload(struct dk_daemon *daemon);
+
+/* Sets the state and its gauge. Thread: any. */
+void dk_daemon_set_state(struct dk_daemon *daemon, enum dk_daemon_state state);
+static inline enum dk_daemon_state dk_daemon_get_state(const struct dk_daemon *daemon)
+{
+    return (enum dk_daemon_state)atomic_load(&daemon->state);
+}
+/* True when compute routes may take new work (READY and the grace of DRAINING). */
+static inline bool dk_daemon_takes_work(const struct dk_daemon *daemon)
+{
+    enum dk_daemon_state state = dk_daemon_get_state(daemon);
+    return state == DK_DAEMON_READY || state == DK_DAEMON_DRAINING;
+}
+
+#endif

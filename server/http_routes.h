@@ -1,0 +1,50 @@
+/* http_routes.h: the one table of routes: dispatch, Allow headers and the index page all read it. */
+#ifndef DK_SERVER_HTTP_ROUTES_H
+#define DK_SERVER_HTTP_ROUTES_H
+
+#include <microhttpd.h>
+#include <stddef.h>
+
+#include "server/http_request.h"
+
+struct dk_route {
+    unsigned methods; /* of enum dk_http_method; GET implies HEAD, OPTIONS is always answered */
+    const char *path;
+    /* Head complete: refuse early, before the body is read. NULL: nothing to check. */
+    dk_status (*begin)(struct dk_http_request *request, struct dk_error *error);
+    /* Next bytes of the body; bounded work. NULL: a body is read and ignored. */
+    dk_status (*body)(struct dk_http_request *request, const char *bytes, size_t length,
+                      struct dk_error *error);
+    /* Body complete, or resumed after a suspend: answer, or suspend. */
+    enum MHD_Result (*finish)(struct dk_http_request *request);
+    /* The request is over, however it ended. NULL: holds nothing. */
+    void (*end)(struct dk_http_request *request);
+    /* Told of refusals that this layer answers itself (metrics). NULL: none. */
+    void (*refused)(struct dk_http_request *request, dk_status status);
+    const char *help;
+};
+
+extern const struct dk_route dk_routes[];
+extern const size_t dk_route_count;
+
+/* NULL when no route has this path. */
+const struct dk_route *dk_route_find(const char *path);
+/* "GET, HEAD, OPTIONS" of a route; `size` >= 32. */
+void dk_route_allow(const struct dk_route *route, char *out, size_t size);
+
+/* Handlers: http_admin.c */
+enum MHD_Result dk_admin_index(struct dk_http_request *request);
+enum MHD_Result dk_admin_models(struct dk_http_request *request);
+enum MHD_Result dk_admin_plans(struct dk_http_request *request);
+enum MHD_Result dk_admin_metrics(struct dk_http_request *request);
+enum MHD_Result dk_admin_live(struct dk_http_request *request);
+enum MHD_Result dk_admin_ready(struct dk_http_request *request);
+/* http_native.c */
+dk_status dk_native_begin(struct dk_http_request *request, struct dk_error *error);
+dk_status dk_native_body(struct dk_http_request *request, const char *bytes, size_t length,
+                         struct dk_error *error);
+enum MHD_Result dk_native_finish(struct dk_http_request *request);
+void dk_native_end(struct dk_http_request *request);
+void dk_native_refused(struct dk_http_request *request, dk_status status);
+
+#endif
