@@ -1,6 +1,7 @@
 /* control.c: one libuv loop on the main thread. */
 #include "server/control.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <uv.h>
@@ -200,6 +201,17 @@ static int start(struct control *control, const int *sockets, int socket_count)
     return result;
 }
 
+/* main() blocked them before anything was started; one that came meanwhile is delivered to the loop now. */
+static void unblock_signals(void)
+{
+    sigset_t signals;
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGINT);
+    (void)sigaddset(&signals, SIGHUP);
+    (void)pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+}
+
 static void close_handle(uv_handle_t *handle, void *context)
 {
     (void)context;
@@ -218,6 +230,7 @@ struct dk_control_result dk_control_run(struct dk_daemon *daemon, struct dk_http
     }
     int started = start(&control, sockets, socket_count);
     if (started == 0) {
+        unblock_signals();
         (void)uv_run(&control.loop, UV_RUN_DEFAULT);
     } else {
         dk_log(DK_LOG_ERROR, "loop_failed", "error=%s", uv_strerror(started));

@@ -107,12 +107,26 @@ static int check_config(struct dk_daemon *daemon)
     return exit_code;
 }
 
+/* Stop and reload signals wait until the control loop can handle them (it lifts the block): without this a
+ * SIGTERM right after the start would kill the process with its sockets in place. Threads started here
+ * inherit the block. */
+static void block_signals(void)
+{
+    sigset_t signals;
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGINT);
+    (void)sigaddset(&signals, SIGHUP);
+    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+}
+
 static int serve(struct dk_daemon *daemon)
 {
     struct dk_error error;
     struct listeners listeners;
     struct dk_http *http = NULL;
     int exit_code = EXIT_FAILED;
+    block_signals();
     if (open_listeners(daemon, &listeners, &error) != DK_OK) {
         exit_code = fail("listen_failed", EXIT_FAILED, &error);
         goto close_listeners;

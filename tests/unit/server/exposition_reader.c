@@ -169,21 +169,40 @@ static int compare_series(const void *a, const void *b)
     return strcmp(a, b);
 }
 
+/* Line by line in a buffer of its own: string functions on the whole page would walk to its end each time. */
+struct lines {
+    const char *at, *end;
+    char line[1024]; /* with its newline */
+};
+
+static bool next_line(struct lines *lines)
+{
+    if (lines->at == lines->end)
+        return false;
+    const char *newline = memchr(lines->at, '\n', (size_t)(lines->end - lines->at));
+    assert_non_null(newline);
+    size_t length = (size_t)(newline - lines->at) + 1;
+    assert_true(length < sizeof lines->line);
+    memcpy(lines->line, lines->at, length);
+    lines->line[length] = '\0';
+    lines->at += length;
+    return true;
+}
+
 size_t read_strictly(const char *text, bool is_openmetrics)
 {
     static struct reader reader;
     memset(&reader, 0, sizeof reader);
     reader.is_openmetrics = is_openmetrics;
     bool has_eof = false;
-    for (const char *line = text; *line != '\0'; line = strchr(line, '\n') + 1) {
-        assert_non_null(strchr(line, '\n'));
+    for (struct lines lines = {.at = text, .end = text + strlen(text)}; next_line(&lines);) {
         assert_false(has_eof);
-        if (is_openmetrics && strcmp(line, "# EOF\n") == 0)
+        if (is_openmetrics && strcmp(lines.line, "# EOF\n") == 0)
             has_eof = true;
-        else if (*line == '#')
-            read_comment(&reader, line);
+        else if (*lines.line == '#')
+            read_comment(&reader, lines.line);
         else
-            read_sample(&reader, line);
+            read_sample(&reader, lines.line);
     }
     assert_int_equal(has_eof, is_openmetrics);
     assert_false(reader.is_open);
@@ -198,9 +217,9 @@ size_t read_strictly(const char *text, bool is_openmetrics)
 double value_of(const char *text, const char *series)
 {
     size_t length = strlen(series);
-    for (const char *at = strstr(text, series); at != NULL; at = strstr(at + 1, series)) {
-        if ((at == text || at[-1] == '\n') && at[length] == ' ')
-            return strtod(at + length, NULL);
+    for (struct lines lines = {.at = text, .end = text + strlen(text)}; next_line(&lines);) {
+        if (strncmp(lines.line, series, length) == 0 && lines.line[length] == ' ')
+            return strtod(lines.line + length, NULL);
     }
     return (double)NAN;
 }
