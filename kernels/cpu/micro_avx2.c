@@ -1,5 +1,6 @@
 /* micro_avx2.c: the micro-kernel with 8 columns a register: panels are walked in sub-strips that fit the 16
  * registers. */
+#include <cpuid.h>
 #include <immintrin.h>
 
 #include "kernels/cpu/micro.h"
@@ -7,9 +8,16 @@
 
 enum { LANES = 8, MAX_REGISTERS = 8 };
 
+/* Not every compiler's __builtin_cpu_supports knows this feature. */
+static bool has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
 static bool is_supported(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 
 /* One register of step k at byte offset of its columns. `is_odd`: k's parity, for the pairs of bf16. */
