@@ -212,17 +212,21 @@ static void test_c42_decimal_comma_locale_changes_nothing(void **state)
          * locale, before main. Only that frame is left out: leaks of ours are still found. */
         char suppressions[96], options[160];
         snprintf(suppressions, sizeof suppressions, "%s/lsan", folder);
-        write_bytes(suppressions, "leak:__argz_add_sep\n", 20);
+        write_bytes(suppressions, "leak:argz_add_sep\n", 18); /* a substring: some builds name it with __ */
         snprintf(options, sizeof options, "suppressions=%s:print_suppressions=0", suppressions);
         assert_int_equal(setenv("LSAN_OPTIONS", options, 1), 0);
         check_infer_report();
-        assert_int_equal(unsetenv("LSAN_OPTIONS"), 0);
-        assert_int_equal(unsetenv("LC_ALL"), 0);
-        assert_int_equal(unsetenv("LOCPATH"), 0);
     }
     remove_folder(folder);
     if (!has_comma)
         skip();
+}
+
+/* Also after a failure, so that the tests behind it run as they should. */
+static int unset_locale(void **state)
+{
+    (void)state;
+    return unsetenv("LSAN_OPTIONS") | unsetenv("LC_ALL") | unsetenv("LOCPATH");
 }
 
 static void test_infer_json_holds_values_and_quantiles(void **state)
@@ -330,7 +334,7 @@ int main(void)
         cmocka_unit_test(test_models_table_bears_missing_and_unknown_members),
         cmocka_unit_test(test_plans_show_engine_and_plans),
         cmocka_unit_test(test_infer_reports_values_timing_and_plan),
-        cmocka_unit_test(test_c42_decimal_comma_locale_changes_nothing),
+        cmocka_unit_test_teardown(test_c42_decimal_comma_locale_changes_nothing, unset_locale),
         cmocka_unit_test(test_infer_json_holds_values_and_quantiles),
         cmocka_unit_test(test_infer_writes_npy_and_leaves_y_out_of_the_report),
         cmocka_unit_test(test_infer_to_standard_output_keeps_it_pure),
