@@ -43,7 +43,7 @@ struct dk_config {
     int device_index;         /* --device 0 */
     uint32_t threads;         /* --threads 0 */
     uint32_t max_tokens;      /* --max-tokens 4096 */
-    uint32_t spin_us;         /* --spin-us 50: executor and compute threads */
+    uint32_t spin_us;         /* --spin-us 0 (automatic): executor and compute threads */
     bool use_blas;            /* --cpu-blas */
     const char *cpu_isa;      /* --cpu-isa */
     const char *plugin_path;  /* --cuda-plugin */

@@ -64,8 +64,10 @@ const struct dk_option dk_options[] = {
      "CPU backend: compute threads; 0: the CPUs this process may run on"},
     {"max-tokens", DK_OPTION_U32, AT(max_tokens), "4096", 1, 65536, NULL, "ROWS",
      "Rows of one launch, rounded up to a power of two; a longer request is cut into pieces"},
-    {"spin-us", DK_OPTION_U32, AT(spin_us), "50", 0, 1000000, NULL, "US",
-     "How long the executor and the compute threads look for work before they sleep"},
+    {"spin-us", DK_OPTION_U32, AT(spin_us), "0", 0, 1000000, NULL, "US",
+     "How long the executor and the compute threads look for work before they sleep; 0: 50, but the executor "
+     "not "
+     "at all unless a CPU is left beside the compute threads for it and one for HTTP"},
     {"cpu-blas", DK_OPTION_BOOL, AT(use_blas), "false", 0, 0, NULL, NULL,
      "CPU backend: allow OpenBLAS where it is faster; the bits of a row may then depend on its batch"},
     {"cpu-isa", DK_OPTION_NAME, AT(cpu_isa), "auto", 0, 0, isa_names, "NAME",

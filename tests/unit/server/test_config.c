@@ -110,7 +110,7 @@ static void test_defaults_are_those_of_the_header(void **state)
     assert_int_equal(c->device_index, 0);
     assert_int_equal(c->threads, 0);
     assert_int_equal(c->max_tokens, 4096);
-    assert_int_equal(c->spin_us, 50);
+    assert_int_equal(c->spin_us, 0);
     assert_false(c->use_blas);
     assert_null(c->cpu_isa);
     assert_null(c->plugin_path);
