@@ -69,7 +69,7 @@ static dk_status new_scratch(size_t capacity, struct dk_cpu_weights *weights, st
     if (!weights->packed || !weights->bias) {
         return dk_fail(error, DK_NO_MEMORY, "no memory for a scratch B of %zu bytes", capacity);
     }
-    weights->base.resident_bytes = capacity + bias_bytes;
+    weights->base.resident_bytes = capacity; /* the bias' room is touched only as far as it is used */
     /* Until a B is assigned the plans only say what workspace is always enough. */
     for (uint32_t i = 0; i < DK_MAX_BUCKETS; i++) {
         weights->base.plans[i].workspace_bytes = DK_PLAN_WORKSPACE_CAP_BYTES;

@@ -10,6 +10,10 @@
 
 enum { DK_MICRO_ROWS = DK_PLAN_STRIP_ROWS }; /* most rows of one micro-kernel call */
 
+/* How far ahead of its use packed B is asked for: weights that come from the third-level cache or memory need
+ * 2 KiB or more, weights already near lose nothing up to 4 KiB. */
+enum { DK_MICRO_AHEAD_BYTES = 4096 };
+
 /* One strip: rows x width sums over k_count steps.
  * Packed B, [k_count] steps of `width` columns: fp32 and fp16 lie step by step; bf16 in pairs of steps,
  * column j of steps 2i and 2i+1 in the low and high half of 32-bit word i*width + j, so that one shift or one

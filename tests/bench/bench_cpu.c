@@ -15,7 +15,14 @@
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/clock.h"
 
-enum { MAX_CANDIDATES = 8, MAX_SAMPLES = 8192, REST_US = 60000, WARM_CALLS = 3, MAX_ROWS_ITEMS = 32 };
+enum {
+    MAX_CANDIDATES = 8,
+    MAX_SAMPLES = 8192,
+    REST_US = 60000,
+    WARM_CALLS = 3,
+    MAX_ROWS_ITEMS = 32,
+    MAX_ROTATE = 256
+};
 
 struct options {
     uint64_t n, k;
@@ -29,8 +36,8 @@ struct options {
 
 struct candidate {
     char name[32];
-    struct dk_engine *engine;    /* ours, or NULL: OpenBLAS */
-    struct dk_weights **weights; /* [rotate] */
+    struct dk_engine *engine; /* ours, or NULL: OpenBLAS */
+    struct dk_weights *weights[MAX_ROTATE];
     void *workspace;
     dk_layout layout; /* OpenBLAS */
     bool is_sgemv;
@@ -85,7 +92,6 @@ static void add_ours(struct bench *bench, const char *isa)
         return;
     }
     snprintf(candidate->name, sizeof candidate->name, "%s", isa);
-    candidate->weights = must_alloc(o->rotate * sizeof *candidate->weights);
     void *data = must_alloc(o->n * o->k * dk_dtype_bytes(o->b_dtype));
     for (uint32_t i = 0; i < o->rotate; i++) {
         dk_convert_from_float(bench->b_nk[i], data, o->b_dtype, o->n * o->k);
@@ -320,7 +326,7 @@ static void parse_options(int argc, char **argv, struct options *options)
             options->is_showing_fastest = true;
             break;
         case 'R':
-            options->rotate = parse_count(optarg, 256);
+            options->rotate = parse_count(optarg, MAX_ROTATE);
             break;
         case 'u':
             options->burst_us = parse_count(optarg, 10000000);
@@ -370,7 +376,6 @@ static void free_all(struct bench *bench)
         if (candidate->engine) {
             dk_workspace_free(candidate->engine, candidate->workspace);
         }
-        free(candidate->weights);
         dk_engine_free(candidate->engine);
     }
     for (uint32_t i = 0; i < bench->options.rotate; i++) {
