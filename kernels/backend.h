@@ -6,7 +6,7 @@
 
 /* Bump when anything below or struct dk_plan / dk_call / dk_weights_desc / dk_engine_options changes: the
  * plugin is a separate file and must not be loaded across versions. */
-enum { DK_BACKEND_ABI = 1, DK_MAX_BUCKETS = 17 };
+enum { DK_BACKEND_ABI = 2, DK_MAX_BUCKETS = 17 };
 
 /* A backend derives its own structs from these by putting them first. */
 struct dk_backend_device { /* one opened device */
@@ -38,6 +38,9 @@ struct dk_backend {
     dk_status (*weights_assign)(struct dk_backend_device *device, struct dk_backend_weights *weights,
                                 const struct dk_weights_desc *desc, struct dk_error *error);
     void (*weights_free)(struct dk_backend_device *device, struct dk_backend_weights *weights);
+    /* All valid plans for `bucket_rows` rows; writes up to `capacity`, returns how many there are. */
+    uint32_t (*candidates)(struct dk_backend_device *device, const struct dk_backend_weights *weights,
+                           uint32_t bucket_rows, struct dk_plan *out, uint32_t capacity);
     dk_status (*workspace_new)(struct dk_backend_device *device, size_t bytes, void **out,
                                struct dk_error *error);
     void (*workspace_free)(struct dk_backend_device *device, void *workspace);

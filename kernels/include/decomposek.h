@@ -39,6 +39,12 @@ struct dk_engine_options {
         *cpu_isa; /* NULL: best of this machine; "avx512", "avx2", "portable" force one (tests, peers) */
     const char
         *plugin_path; /* NULL: libdecomposek_cuda.so beside this library, then the loader's search path */
+    bool is_batch_invariant; /* one fixed chunking and one instruction shape for all m <= 64: a row's bits do
+                                not depend on its batch mates */
+    bool
+        use_dependent_launch; /* CUDA: plans for a chain of kernels joined by programmatic dependent launch */
+    const char *force_variant;   /* NULL, or the only variant to use where it is valid (tests, benchmarks) */
+    const char *plan_cache_path; /* NULL, or a file of tuned plans; whatever is odd in it is a miss */
 };
 
 struct dk_engine_info {
@@ -59,6 +65,7 @@ struct dk_plan {
     uint32_t split_k;     /* S >= 1; need not divide k */
     uint32_t chunk_k;     /* K per chunk; the last may be shorter; ceil(k / chunk_k) == split_k */
     uint32_t tile_m, tile_n;
+    bool is_dependent;        /* launched with programmatic dependent launch */
     uint32_t backend_variant; /* private to the backend */
     size_t workspace_bytes;   /* fp32 partials for m = bucket_rows */
 };
@@ -101,6 +108,14 @@ DK_API size_t dk_weights_bytes(const struct dk_weights *weights); /* resident by
 
 /* The plan for `m` rows of this B. O(1), never NULL for 1 <= m <= max_tokens. */
 DK_API const struct dk_plan *dk_plan_get(const struct dk_weights *weights, uint64_t m);
+/* Every plan that could serve `m` rows of this B on this device, the present one included; up to `capacity`
+ * are written, the number there are is returned. For tuning; not the hot path. */
+DK_API uint32_t dk_plan_candidates(const struct dk_weights *weights, uint64_t m, struct dk_plan *out,
+                                   uint32_t capacity);
+/* Use `plan` (one of the candidates) for its bucket from now on. Not while a call is under way. DK_BAD_VALUE.
+ */
+DK_API dk_status dk_plan_set(struct dk_weights *weights, uint32_t bucket_index, const struct dk_plan *plan,
+                             struct dk_error *error);
 /* Bytes that are enough for any product of 1..m rows of these weights (never falls as m grows; may be 0: then
  * workspace may be NULL); 0 for m = 0 or m > max_tokens. Enqueue never allocates. */
 DK_API size_t dk_workspace_bytes(const struct dk_weights *weights, uint64_t m);
