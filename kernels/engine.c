@@ -1,25 +1,15 @@
 /* engine.c: chooses the backend, checks arguments, and dispatches through the backend's table. */
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/backend.h"
 #include "kernels/bucket.h"
+#include "kernels/engine_private.h"
 #include "kernels/plan.h"
 #include "kernels/plugin.h"
-
-struct dk_engine {
-    const struct dk_backend *backend;
-    struct dk_backend_device *device;
-    atomic_uint weights_count; /* a check that none outlives the engine */
-};
-
-struct dk_weights {
-    struct dk_engine *engine;
-    struct dk_backend_weights *backend_weights;
-    bool is_scratch;
-};
+#include "kernels/tuned.h"
 
 static dk_status open_cuda(const struct dk_engine_options *options, struct dk_engine *engine,
                            struct dk_error *error)
@@ -88,6 +78,12 @@ dk_status dk_engine_new(const struct dk_engine_options *options, struct dk_engin
     }
     engine->device->info.max_tokens = effective.max_tokens;
     engine->device->info.bucket_count = bucket_count;
+    status = dk_tuned_new(&effective, &engine->device->info, &engine->tuned, error);
+    if (status != DK_OK) {
+        engine->backend->close(engine->device);
+        free(engine);
+        return status;
+    }
     *out = engine;
     return DK_OK;
 }
@@ -98,6 +94,7 @@ void dk_engine_free(struct dk_engine *engine)
         return;
     }
     assert(atomic_load(&engine->weights_count) == 0);
+    dk_tuned_free(engine->tuned);
     engine->backend->close(engine->device);
     free(engine);
 }
@@ -160,7 +157,8 @@ static dk_status new_weights(struct dk_engine *engine, const struct dk_weights_d
     if (!weights) {
         return dk_fail(error, DK_NO_MEMORY, "no memory for a weights record");
     }
-    *weights = (struct dk_weights){.engine = engine, .is_scratch = desc == NULL};
+    *weights = (struct dk_weights){
+        .engine = engine, .is_scratch = desc == NULL, .layout = desc ? desc->layout : DK_LAYOUT_NK};
     dk_status status =
         engine->backend->weights_new(engine->device, desc, capacity, &weights->backend_weights, error);
     if (status != DK_OK) {
@@ -169,6 +167,9 @@ static dk_status new_weights(struct dk_engine *engine, const struct dk_weights_d
     status = desc ? check_plans(engine, weights->backend_weights, error) : DK_OK;
     if (status != DK_OK) {
         goto free_backend_weights;
+    }
+    if (desc) {
+        dk_tuned_apply(engine->tuned, weights);
     }
     atomic_fetch_add(&engine->weights_count, 1);
     *out = weights;
@@ -231,6 +232,53 @@ const struct dk_plan *dk_plan_get(const struct dk_weights *weights, uint64_t m)
 {
     uint32_t index = dk_engine_bucket_index(weights->engine, m);
     return index == UINT32_MAX ? NULL : &weights->backend_weights->plans[index];
+}
+
+uint32_t dk_plan_candidates(const struct dk_weights *weights, uint64_t m, struct dk_plan *out,
+                            uint32_t capacity)
+{
+    const struct dk_engine *engine = weights->engine;
+    uint32_t index = dk_engine_bucket_index(engine, m);
+    if (index == UINT32_MAX || weights->backend_weights->n == 0) {
+        return 0;
+    }
+    return engine->backend->candidates(engine->device, weights->backend_weights, dk_bucket_rows(index), out,
+                                       capacity);
+}
+
+static bool is_same_plan(const struct dk_plan *a, const struct dk_plan *b)
+{
+    return strcmp(a->variant, b->variant) == 0 && a->backend_variant == b->backend_variant &&
+           a->bucket_rows == b->bucket_rows && a->split_k == b->split_k && a->chunk_k == b->chunk_k &&
+           a->tile_m == b->tile_m && a->tile_n == b->tile_n && a->is_dependent == b->is_dependent &&
+           a->workspace_bytes == b->workspace_bytes;
+}
+
+dk_status dk_plan_set(struct dk_weights *weights, uint32_t bucket_index, const struct dk_plan *plan,
+                      struct dk_error *error)
+{
+    uint32_t rows = dk_engine_bucket_rows(weights->engine, bucket_index);
+    uint32_t count = rows > 0 ? dk_plan_candidates(weights, rows, NULL, 0) : 0;
+    struct dk_plan *candidates = calloc(count + 1, sizeof *candidates);
+    if (!candidates) {
+        return dk_fail(error, DK_NO_MEMORY, "no memory for %u plans", count);
+    }
+    if (count > 0) {
+        (void)dk_plan_candidates(weights, rows, candidates, count);
+    }
+    uint32_t i = 0;
+    while (i < count && !is_same_plan(&candidates[i], plan)) {
+        i++;
+    }
+    dk_status status = DK_OK;
+    if (i < count) {
+        weights->backend_weights->plans[bucket_index] = candidates[i];
+    } else {
+        status = dk_fail(error, DK_BAD_VALUE, "plan %s with S=%u, chunk %u is no candidate of bucket %u",
+                         plan->variant, plan->split_k, plan->chunk_k, bucket_index);
+    }
+    free(candidates);
+    return status;
 }
 
 size_t dk_workspace_bytes(const struct dk_weights *weights, uint64_t m)

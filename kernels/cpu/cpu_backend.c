@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/bucket.h"
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/blas_plan.h"
 #include "kernels/cpu/clock.h"
@@ -93,6 +94,16 @@ static void cpu_close(struct dk_backend_device *base)
     free(device);
 }
 
+/* One form suits a shape here; nothing to choose from. */
+static uint32_t cpu_candidates(struct dk_backend_device *base, const struct dk_backend_weights *weights,
+                               uint32_t bucket_rows, struct dk_plan *out, uint32_t capacity)
+{
+    if (capacity > 0) {
+        out[0] = weights->plans[dk_bucket_index(bucket_rows, base->info.bucket_count)];
+    }
+    return 1;
+}
+
 static dk_status cpu_workspace_new(struct dk_backend_device *device, size_t bytes, void **out,
                                    struct dk_error *error)
 {
@@ -149,6 +160,7 @@ const struct dk_backend dk_cpu_backend = {
     .close = cpu_close,
     .weights_new = dk_cpu_weights_new,
     .weights_assign = dk_cpu_weights_assign,
+    .candidates = cpu_candidates,
     .weights_free = dk_cpu_weights_free,
     .workspace_new = cpu_workspace_new,
     .workspace_free = cpu_workspace_free,
