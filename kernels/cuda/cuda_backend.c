@@ -4,6 +4,7 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_try.h"
 #include "kernels/cuda/cuda_weights.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/two_launch.h"
 
 static dk_status backend_open(const struct dk_engine_options *options, struct dk_backend_device **out,
@@ -65,6 +66,18 @@ static void backend_workspace_free(struct dk_backend_device *base, void *d_works
     (void)cudaFree(d_workspace);
 }
 
+static uint32_t backend_candidates(struct dk_backend_device *base, const struct dk_backend_weights *weights,
+                                   uint32_t bucket_rows, struct dk_plan *out, uint32_t capacity)
+{
+    struct dk_cuda_plan_shape shape = {weights->n, weights->k, weights->dtype, bucket_rows};
+    return dk_cuda_plan_candidates(&((struct dk_cuda_device *)base)->rules, &shape, out, capacity);
+}
+
+static const float *bias_of(const struct dk_cuda_weights *weights, const struct dk_call *call)
+{
+    return call->bias != NULL ? call->bias : weights->base.has_bias ? weights->d_bias : NULL;
+}
+
 static struct dk_two_launch_args make_args(const struct dk_cuda_weights *weights, const struct dk_plan *plan,
                                            const struct dk_call *call)
 {
@@ -78,16 +91,64 @@ static struct dk_two_launch_args make_args(const struct dk_cuda_weights *weights
         .a_row_elements = call->a_row_elements,
         .a_dtype = call->a_dtype,
         .d_b = weights->d_b,
+        .b_row_elements = weights->row_elements,
         .b_dtype = weights->base.dtype,
         .d_partials = call->workspace,
-        .d_bias = call->bias != NULL       ? call->bias
-                  : weights->base.has_bias ? weights->d_bias
-                                           : NULL,
+        .d_bias = bias_of(weights, call),
         .d_c = call->c,
         .c_row_elements = call->c_row_elements,
         .c_dtype = call->c_dtype,
         .epilogue = call->epilogue,
+        .is_dependent = plan->is_dependent,
     };
+}
+
+static cudaError_t enqueue_two_launch(const struct dk_cuda_weights *weights, const struct dk_plan *plan,
+                                      const struct dk_call *call, cudaStream_t stream)
+{
+    struct dk_two_launch_args args = make_args(weights, plan, call);
+    return dk_two_launch_enqueue(&args, stream);
+}
+
+/* The single-launch kernels take bf16 with A's rows on 16-byte borders, as far as 32-bit strides reach. */
+static bool can_take(const struct dk_call *call)
+{
+    return call->a_dtype == DK_BF16 && (call->c_dtype == DK_FP32 || call->c_dtype == DK_BF16) &&
+           (uintptr_t)call->a % 16 == 0 && call->a_row_elements % 8 == 0 &&
+           call->a_row_elements <= UINT32_MAX && call->c_row_elements <= UINT32_MAX;
+}
+
+static cudaError_t enqueue_plan(const struct dk_cuda_device *device, const struct dk_cuda_weights *weights,
+                                const struct dk_plan *plan, const struct dk_call *call, cudaStream_t stream)
+{
+    if (plan->backend_variant == DK_CUDA_TWO_LAUNCH)
+        return enqueue_two_launch(weights, plan, call, stream);
+    const struct dk_variant *variant = dk_variant_at(plan->backend_variant - DK_CUDA_FIRST_VARIANT);
+    struct dk_variant_shape cut;
+    if (!can_take(call) || weights->row_elements % 8 != 0 ||
+        !dk_variant_fit(variant, call->m, weights->base.n, weights->base.k, &cut)) {
+        struct dk_cuda_plan_shape shape = {weights->base.n, weights->base.k, weights->base.dtype,
+                                           plan->bucket_rows};
+        struct dk_plan general;
+        dk_cuda_plan_two_launch(&device->rules, &shape, &general);
+        return enqueue_two_launch(weights, &general, call, stream);
+    }
+    struct dk_small_args args = {
+        .a = call->a,
+        .w = weights->d_b,
+        .bias = bias_of(weights, call),
+        .c = call->c,
+        .a_stride = (uint32_t)call->a_row_elements,
+        .w_stride = (uint32_t)weights->row_elements,
+        .c_stride = (uint32_t)call->c_row_elements,
+        .m = (uint32_t)call->m,
+        .n = (uint32_t)weights->base.n,
+        .k = (uint32_t)weights->base.k,
+        .chunk_k = cut.chunk_k,
+        .epilogue = (uint16_t)call->epilogue,
+        .is_c_bf16 = call->c_dtype == DK_BF16,
+    };
+    return dk_launch_variant(variant, &cut, &args, plan->is_dependent, stream);
 }
 
 static dk_status backend_enqueue(struct dk_backend_device *base, const struct dk_backend_weights *weights,
@@ -98,8 +159,9 @@ static dk_status backend_enqueue(struct dk_backend_device *base, const struct dk
     dk_status status = dk_cuda_device_enter(device, error);
     if (status != DK_OK)
         return status;
-    struct dk_two_launch_args args = make_args((const struct dk_cuda_weights *)weights, plan, call);
-    DK_CUDA_TRY(dk_two_launch_enqueue(&args, (cudaStream_t)call->stream), status, error, done);
+    DK_CUDA_TRY(
+        enqueue_plan(device, (const struct dk_cuda_weights *)weights, plan, call, (cudaStream_t)call->stream),
+        status, error, done);
 done:
     return dk_cuda_device_note(device, status);
 }
@@ -120,14 +182,13 @@ static dk_status run_piece(struct dk_cuda_device *device, const struct dk_cuda_w
     on_device.c = d_c;
     on_device.c_row_elements = weights->base.n;
     on_device.bias = d_bias;
-    struct dk_two_launch_args args = make_args(weights, plan, &on_device);
     float milliseconds = 0.0f;
     DK_CUDA_TRY(cudaMemcpy2DAsync(d_a, a_row_bytes, call->a,
                                   call->a_row_elements * dk_dtype_bytes(call->a_dtype), a_row_bytes, call->m,
                                   cudaMemcpyHostToDevice, device->stream),
                 status, error, done);
     DK_CUDA_TRY(cudaEventRecord(device->kernel_start, device->stream), status, error, done);
-    DK_CUDA_TRY(dk_two_launch_enqueue(&args, device->stream), status, error, done);
+    DK_CUDA_TRY(enqueue_plan(device, weights, plan, &on_device, device->stream), status, error, done);
     DK_CUDA_TRY(cudaEventRecord(device->kernel_stop, device->stream), status, error, done);
     DK_CUDA_TRY(cudaMemcpy2DAsync(call->c, call->c_row_elements * dk_dtype_bytes(call->c_dtype), d_c,
                                   c_row_bytes, c_row_bytes, call->m, cudaMemcpyDeviceToHost, device->stream),
@@ -190,6 +251,7 @@ static const struct dk_backend cuda_backend = {
     .weights_new = backend_weights_new,
     .weights_assign = backend_weights_assign,
     .weights_free = backend_weights_free,
+    .candidates = backend_candidates,
     .workspace_new = backend_workspace_new,
     .workspace_free = backend_workspace_free,
     .enqueue = backend_enqueue,

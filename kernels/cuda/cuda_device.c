@@ -3,8 +3,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cuda/cuda_try.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/two_launch.h"
 
 /* Enough for a [64, 7168] fp32 request; models reserve more while they load. */
 enum { DK_CUDA_STAGING_BYTES = 16 << 20 };
@@ -77,6 +80,36 @@ static dk_status probe(int index, struct dk_engine_info *info, struct cudaDevice
     return DK_OK;
 }
 
+static dk_status fail_to_force(const char *name, struct dk_error *error)
+{
+    char known[DK_MESSAGE_BYTES - 96] = DK_CUDA_TWO_LAUNCH_NAME;
+    size_t length = strlen(known);
+    for (uint32_t i = 0; dk_variant_at(i) != NULL && length < sizeof known; i++)
+        length += (size_t)snprintf(known + length, sizeof known - length, ", %s", dk_variant_at(i)->name);
+    return dk_fail(error, DK_BAD_VALUE, "variant '%.40s' is unknown; known are %s", name, known);
+}
+
+/* Loads every kernel: a later capture must not have to. */
+static dk_status make_rules(const struct dk_engine_options *options, struct dk_cuda_plan_rules *rules,
+                            struct dk_error *error)
+{
+    dk_status status = DK_OK;
+    *rules = (struct dk_cuda_plan_rules){.is_dependent = options->use_dependent_launch,
+                                         .is_batch_invariant = options->is_batch_invariant,
+                                         .forced = DK_CUDA_FORCE_NONE};
+    for (uint32_t i = 0; dk_variant_at(i) != NULL; i++)
+        rules->is_usable[i] = dk_launch_prepare(dk_variant_at(i));
+    if (options->force_variant != NULL) {
+        uint32_t index = dk_variant_find(options->force_variant);
+        rules->forced = index != UINT32_MAX ? (int)index : DK_CUDA_FORCE_TWO_LAUNCH;
+        if (index == UINT32_MAX && strcmp(options->force_variant, DK_CUDA_TWO_LAUNCH_NAME) != 0)
+            return fail_to_force(options->force_variant, error);
+    }
+    DK_CUDA_TRY(dk_two_launch_prepare(), status, error, done);
+done:
+    return status;
+}
+
 dk_status dk_cuda_device_open(const struct dk_engine_options *options, struct dk_cuda_device **out,
                               struct dk_error *error)
 {
@@ -92,6 +125,9 @@ dk_status dk_cuda_device_open(const struct dk_engine_options *options, struct dk
         goto free_device;
     device->multiprocessor_count = properties.multiProcessorCount;
     device->max_grid_y = properties.maxGridSize[1];
+    status = make_rules(options, &device->rules, error);
+    if (status != DK_OK)
+        goto free_device;
     DK_CUDA_TRY(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking), status, error,
                 free_device);
     DK_CUDA_TRY(cudaEventCreate(&device->kernel_start), status, error, destroy_stream);

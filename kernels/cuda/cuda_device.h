@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/cuda_plan.h"
 
 struct dk_cuda_device {
     struct dk_backend_device base;
@@ -15,8 +16,9 @@ struct dk_cuda_device {
     int multiprocessor_count;
     int max_grid_y;
     uint32_t max_tokens;
-    atomic_bool is_failed;     /* set by a sticky error: every later call answers DK_DEVICE_FAILED */
-    pthread_mutex_t run_mutex; /* one dk_run_host at a time: the lane below is shared */
+    struct dk_cuda_plan_rules rules; /* constant once open */
+    atomic_bool is_failed;           /* set by a sticky error: every later call answers DK_DEVICE_FAILED */
+    pthread_mutex_t run_mutex;       /* one dk_run_host at a time: the lane below is shared */
     cudaStream_t stream;
     cudaEvent_t kernel_start, kernel_stop;
     void *d_staging; /* A rows, then C rows, then a bias of this lane */

@@ -1,32 +1,184 @@
-/* cuda_plan.c: chunks of 256 until there are 64 of them, then longer ones. */
+/* cuda_plan.c: the built-in choice (measured on an H200, README.md) and the list that a tuner chooses from.
+ */
 #include "kernels/cuda/cuda_plan.h"
 
+#include <assert.h>
+#include <stddef.h>
+
 #include "kernels/cuda/two_launch.h"
+#include "kernels/plan.h"
 
 /* K = 7168, N = 256 gives 28 chunks x 4 column tiles = 112 blocks at one row tile: most of a 132-SM device,
  * with partials of 117 MB at 4,096 rows. */
-enum { MIN_CHUNK_K = 256, MAX_SPLIT_K = 64 };
+enum { MIN_CHUNK_K = 256, MAX_SPLIT_K = 64, MAX_VARIANT_ROWS = 64 };
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
+static uint32_t fixed_chunk_k(uint64_t k)
 {
-    return (a + b - 1) / b;
+    uint64_t chunk = dk_ceil_div(k, MAX_SPLIT_K);
+    return (uint32_t)dk_round_up(chunk < MIN_CHUNK_K ? MIN_CHUNK_K : chunk, DK_TWO_LAUNCH_TILE_K);
 }
 
-void dk_cuda_plan_choose(uint64_t n, uint64_t k, uint32_t bucket_rows, struct dk_plan *out)
+static void make_two_launch(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                            uint32_t chunk_k, struct dk_plan *out)
 {
-    uint64_t chunk = ceil_div(k, MAX_SPLIT_K);
-    if (chunk < MIN_CHUNK_K)
-        chunk = MIN_CHUNK_K;
-    chunk = ceil_div(chunk, DK_TWO_LAUNCH_TILE_K) *
-            DK_TWO_LAUNCH_TILE_K; /* whole K tiles; the last takes the rest */
-    uint64_t split = ceil_div(k, chunk);
+    uint64_t split_k = dk_ceil_div(shape->k, chunk_k);
     *out = (struct dk_plan){
-        .variant = "cuda_two_launch_fma_16x64x32",
-        .bucket_rows = bucket_rows,
-        .split_k = (uint32_t)split,
-        .chunk_k = (uint32_t)chunk,
+        .variant = DK_CUDA_TWO_LAUNCH_NAME,
+        .bucket_rows = shape->bucket_rows,
+        .split_k = (uint32_t)split_k,
+        .chunk_k = chunk_k,
         .tile_m = DK_TWO_LAUNCH_TILE_M,
         .tile_n = DK_TWO_LAUNCH_TILE_N,
-        .workspace_bytes = (size_t)(split * bucket_rows * n * sizeof(float)),
+        .is_dependent = rules->is_dependent,
+        .backend_variant = DK_CUDA_TWO_LAUNCH,
+        .workspace_bytes = (size_t)(split_k * shape->bucket_rows * shape->n) * sizeof(float),
     };
+}
+
+void dk_cuda_plan_two_launch(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                             struct dk_plan *out)
+{
+    make_two_launch(rules, shape, fixed_chunk_k(shape->k), out);
+}
+
+/* The tree that every m shares under batch invariance: one wide enough for k, the first in this order. */
+static uint32_t invariant_tree(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape)
+{
+    static const char *const widest[] = {"cluster_16x16_x16", "cluster_16x16_x8", "cluster_16x16_x16_long",
+                                         "cluster_16x16_x8_long"};
+    for (size_t i = 0; i < sizeof widest / sizeof widest[0]; i++) {
+        uint32_t index = dk_variant_find(widest[i]);
+        struct dk_variant_shape cut;
+        if (rules->is_usable[index] && dk_variant_fit(dk_variant_at(index), 1, shape->n, shape->k, &cut))
+            return dk_variant_at(index)->tree;
+    }
+    return 0;
+}
+
+/* True and a plan when variant `index` may serve the shape. */
+static bool make_variant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                         uint32_t index, struct dk_plan *out)
+{
+    const struct dk_variant *variant = dk_variant_at(index);
+    struct dk_variant_shape cut;
+    if (!rules->is_usable[index] || shape->dtype != DK_BF16 ||
+        !dk_variant_fit(variant, shape->bucket_rows, shape->n, shape->k, &cut))
+        return false;
+    /* Fall-backs need their workspace too. */
+    dk_cuda_plan_two_launch(rules, shape, out);
+    out->variant = variant->name;
+    out->split_k = cut.split_k;
+    out->chunk_k = cut.chunk_k;
+    out->tile_m = variant->rows;
+    out->tile_n = variant->columns;
+    out->backend_variant = DK_CUDA_FIRST_VARIANT + index;
+    return true;
+}
+
+/* The fastest known first; the first that fits is taken. */
+struct preference {
+    uint32_t rows; /* buckets up to here */
+    const char *variant;
+};
+static const struct preference preferences[] = {
+    {1, "dot_1x1_v2"},
+    {1, "dot_1x1_v4"},
+    {2, "dot_2x1_v1"},
+    {2, "dot_2x1_v2"},
+    {4, "cluster_4x16_x16"},
+    {4, "diagonal_4x2_s1"},
+    {4, "diagonal_4x2_s2"},
+    {8, "cluster_8x16_x16"},
+    {8, "cluster_8x16_x8"},
+    {16, "cluster_16x16_x16_s2"},
+    {16, "cluster_16x16_x16"},
+    {16, "cluster_16x16_x8"},
+    {64, "cluster_32x16_x16"},
+    {64, "cluster_16x16_x8"},
+    {64, "cluster_16x16_x16_long"},
+    {64, "cluster_16x16_x8_long"},
+};
+static const char *const invariant_preferences[] = {
+    "cluster_4x16_x16",      "cluster_8x16_x16",       "cluster_16x16_x16", "cluster_32x16_x16",
+    "cluster_4x16_x16_long", "cluster_16x16_x16_long", "cluster_16x16_x8",  "cluster_16x16_x8_long"};
+
+static bool choose_invariant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                             struct dk_plan *out)
+{
+    enum { COUNT = sizeof invariant_preferences / sizeof invariant_preferences[0] };
+    uint32_t tree = invariant_tree(rules, shape);
+    bool is_found = false;
+    for (int i = 0; i < COUNT; i++) {
+        uint32_t index = dk_variant_find(invariant_preferences[i]);
+        const struct dk_variant *variant = dk_variant_at(index);
+        /* The smallest row tile that holds the bucket, else the largest there is. */
+        if (variant->tree == tree && make_variant(rules, shape, index, out)) {
+            is_found = true;
+            if (variant->rows >= shape->bucket_rows)
+                break;
+        }
+    }
+    return is_found;
+}
+
+static bool choose_variant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                           struct dk_plan *out)
+{
+    for (size_t i = 0; i < sizeof preferences / sizeof preferences[0]; i++)
+        if (shape->bucket_rows <= preferences[i].rows &&
+            make_variant(rules, shape, dk_variant_find(preferences[i].variant), out))
+            return true;
+    return false;
+}
+
+void dk_cuda_plan_choose(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                         struct dk_plan *out)
+{
+    bool is_chosen = false;
+    if (rules->forced >= 0)
+        is_chosen = make_variant(rules, shape, (uint32_t)rules->forced, out);
+    else if (rules->forced == DK_CUDA_FORCE_NONE)
+        is_chosen = rules->is_batch_invariant ? choose_invariant(rules, shape, out)
+                                              : choose_variant(rules, shape, out);
+    if (!is_chosen)
+        dk_cuda_plan_two_launch(rules, shape, out);
+}
+
+/* Counts every plan, keeps those that fit. */
+static void append(const struct dk_plan *plan, struct dk_plan *out, uint32_t capacity, uint32_t *count)
+{
+    if (*count < capacity)
+        out[*count] = *plan;
+    (*count)++;
+}
+
+uint32_t dk_cuda_plan_candidates(const struct dk_cuda_plan_rules *rules,
+                                 const struct dk_cuda_plan_shape *shape, struct dk_plan *out,
+                                 uint32_t capacity)
+{
+    struct dk_plan plan;
+    uint32_t count = 0, tree = rules->is_batch_invariant ? invariant_tree(rules, shape) : 0;
+    if (rules->forced != DK_CUDA_FORCE_NONE) {
+        dk_cuda_plan_choose(rules, shape, &plan);
+        append(&plan, out, capacity, &count);
+        return count;
+    }
+    if (tree != 0) {
+        for (uint32_t i = 0; dk_variant_at(i) != NULL; i++)
+            if (dk_variant_at(i)->tree == tree && make_variant(rules, shape, i, &plan))
+                append(&plan, out, capacity, &count);
+        if (count > 0)
+            return count;
+    }
+    for (uint32_t i = 0; dk_variant_at(i) != NULL && shape->bucket_rows <= MAX_VARIANT_ROWS; i++)
+        if (make_variant(rules, shape, i, &plan))
+            append(&plan, out, capacity, &count);
+    uint32_t fixed = fixed_chunk_k(shape->k);
+    for (uint32_t chunk = fixed;; chunk *= 2) {
+        make_two_launch(rules, shape, chunk, &plan);
+        append(&plan, out, capacity, &count);
+        if (rules->is_batch_invariant || chunk >= shape->k ||
+            chunk >= 8 * fixed) /* other chunks are other bits */
+            return count;
+    }
 }

@@ -1,5 +1,4 @@
-/* cuda_weights.c: upload of a B, turned into [k, n] so that neighbouring threads read neighbouring columns.
- */
+/* cuda_weights.c: upload of a B as [n, k], each row on a 16-byte border: every kernel reads it along k. */
 #include "kernels/cuda/cuda_weights.h"
 
 #include <stdint.h>
@@ -8,25 +7,45 @@
 
 #include "kernels/cuda/cuda_plan.h"
 #include "kernels/cuda/cuda_try.h"
+#include "kernels/plan.h"
 
-enum { TRANSPOSE_BLOCK = 32 };
+enum { TURN_BLOCK = 32 };
 
-static void transpose16(const uint16_t *src, uint16_t *dst, size_t n, size_t k)
+/* [k, n] into rows of k. */
+static void turn(const char *source, char *packed, size_t n, size_t k, size_t row_elements, size_t item)
 {
-    for (size_t nb = 0; nb < n; nb += TRANSPOSE_BLOCK)
-        for (size_t kb = 0; kb < k; kb += TRANSPOSE_BLOCK)
-            for (size_t i = nb; i < n && i < nb + TRANSPOSE_BLOCK; i++)
-                for (size_t j = kb; j < k && j < kb + TRANSPOSE_BLOCK; j++)
-                    memcpy(&dst[j * n + i], (const char *)src + (i * k + j) * sizeof *src, sizeof *src);
+    for (size_t kb = 0; kb < k; kb += TURN_BLOCK)
+        for (size_t nb = 0; nb < n; nb += TURN_BLOCK)
+            for (size_t j = nb; j < n && j < nb + TURN_BLOCK; j++)
+                for (size_t i = kb; i < k && i < kb + TURN_BLOCK; i++)
+                    if (item == 2) /* a constant size is one move */
+                        memcpy(packed + (j * row_elements + i) * 2, source + (i * n + j) * 2, 2);
+                    else
+                        memcpy(packed + (j * row_elements + i) * 4, source + (i * n + j) * 4, 4);
 }
 
-static void transpose32(const uint32_t *src, uint32_t *dst, size_t n, size_t k)
+/* What the device shall hold: the caller's own memory where that is it already. */
+static const void *lay_out(const struct dk_weights_desc *desc, size_t row_elements, char *packed)
 {
-    for (size_t nb = 0; nb < n; nb += TRANSPOSE_BLOCK)
-        for (size_t kb = 0; kb < k; kb += TRANSPOSE_BLOCK)
-            for (size_t i = nb; i < n && i < nb + TRANSPOSE_BLOCK; i++)
-                for (size_t j = kb; j < k && j < kb + TRANSPOSE_BLOCK; j++)
-                    memcpy(&dst[j * n + i], (const char *)src + (i * k + j) * sizeof *src, sizeof *src);
+    size_t item = dk_dtype_bytes(desc->dtype), n = desc->n, k = desc->k;
+    if (desc->layout == DK_LAYOUT_NK && row_elements == k)
+        return desc->data;
+    if (row_elements > k)
+        memset(packed, 0, n * row_elements * item);
+    if (desc->layout == DK_LAYOUT_KN)
+        turn(desc->data, packed, n, k, row_elements, item);
+    else
+        for (size_t j = 0; j < n; j++)
+            memcpy(packed + j * row_elements * item, (const char *)desc->data + j * k * item, k * item);
+    return packed;
+}
+
+/* Rows on 16-byte borders if `capacity_bytes` has room for them, else dense. */
+static size_t choose_row_elements(const struct dk_weights_desc *desc, size_t capacity_bytes)
+{
+    size_t item = dk_dtype_bytes(desc->dtype), padded = dk_round_up(desc->k, 16 / item), bytes = 0;
+    bool has_room = dk_size_mul(padded * item, desc->n, &bytes) && bytes <= capacity_bytes;
+    return has_room ? padded : desc->k;
 }
 
 static void make_plans(const struct dk_cuda_device *device, struct dk_backend_weights *base)
@@ -34,7 +53,8 @@ static void make_plans(const struct dk_cuda_device *device, struct dk_backend_we
     uint32_t index = 0;
     for (uint64_t rows = 1; index < DK_MAX_BUCKETS; rows *= 2) {
         uint32_t bucket = rows > device->max_tokens ? device->max_tokens : (uint32_t)rows;
-        dk_cuda_plan_choose(base->n, base->k, bucket, &base->plans[index++]);
+        struct dk_cuda_plan_shape shape = {base->n, base->k, base->dtype, bucket};
+        dk_cuda_plan_choose(&device->rules, &shape, &base->plans[index++]);
         if (bucket == device->max_tokens)
             break;
     }
@@ -44,18 +64,12 @@ static void make_plans(const struct dk_cuda_device *device, struct dk_backend_we
  * bytes have landed, and non-blocking streams do not wait for the default one (seen: a product that met
  * weights still under way). */
 static dk_status upload(struct dk_cuda_device *device, struct dk_cuda_weights *weights,
-                        const struct dk_weights_desc *desc, void *packed, struct dk_error *error)
+                        const struct dk_weights_desc *desc, char *packed, struct dk_error *error)
 {
     dk_status status = DK_OK;
-    size_t bytes = (size_t)(desc->n * desc->k) * dk_dtype_bytes(desc->dtype);
-    const void *source = desc->data;
-    if (desc->layout == DK_LAYOUT_NK) {
-        if (dk_dtype_bytes(desc->dtype) == 2)
-            transpose16(desc->data, packed, desc->n, desc->k);
-        else
-            transpose32(desc->data, packed, desc->n, desc->k);
-        source = packed;
-    }
+    weights->row_elements = choose_row_elements(desc, weights->capacity_bytes);
+    size_t bytes = desc->n * weights->row_elements * dk_dtype_bytes(desc->dtype);
+    const void *source = lay_out(desc, weights->row_elements, packed);
     DK_CUDA_TRY(cudaMemcpyAsync(weights->d_b, source, bytes, cudaMemcpyHostToDevice, device->stream), status,
                 error, done);
     if (desc->bias != NULL)
@@ -115,12 +129,14 @@ static dk_status load(struct dk_cuda_device *device, struct dk_cuda_weights *wei
                        (unsigned long long)desc->k);
     dk_status status = dk_cuda_device_reserve(device, staging_bytes, error);
     if (status == DK_OK)
-        status = allocate(weights, (size_t)(desc->n * desc->k) * dk_dtype_bytes(desc->dtype), desc->n, error);
+        status =
+            allocate(weights, desc->n * choose_row_elements(desc, SIZE_MAX) * dk_dtype_bytes(desc->dtype),
+                     desc->n, error);
     if (status != DK_OK)
         return dk_cuda_device_note(device, status);
     weights->host_packed = malloc(weights->capacity_bytes);
     if (weights->host_packed == NULL)
-        return dk_fail(error, DK_NO_MEMORY, "out of memory turning %zu bytes of weights",
+        return dk_fail(error, DK_NO_MEMORY, "out of memory laying out %zu bytes of weights",
                        weights->capacity_bytes);
     status = dk_cuda_weights_assign(device, weights, desc, error);
     free(weights->host_packed);

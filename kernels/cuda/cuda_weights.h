@@ -1,4 +1,4 @@
-/* cuda_weights.h: one B on the device, as [k, n] at its own width, with its bias. */
+/* cuda_weights.h: one B on the device, as [n, k] at its own width, with its bias. */
 #ifndef DK_KERNELS_CUDA_WEIGHTS_H
 #define DK_KERNELS_CUDA_WEIGHTS_H
 
@@ -6,11 +6,12 @@
 
 struct dk_cuda_weights {
     struct dk_backend_weights base;
-    void *d_b;
+    void *d_b;             /* [n, k], rows row_elements apart; what lies between rows is zero */
+    size_t row_elements;   /* k, rounded up to whole 16 bytes wherever there is room */
     float *d_bias;         /* room for n floats, also without a bias */
     size_t capacity_bytes; /* of d_b: scratch holders are filled again and again */
     size_t bias_capacity;  /* floats */
-    void *host_packed;     /* scratch holders only: where [n, k] is turned round; NULL else */
+    void *host_packed;     /* scratch holders only: where rows are laid out; NULL else */
 };
 
 dk_status dk_cuda_weights_new(struct dk_cuda_device *device, const struct dk_weights_desc *desc,

@@ -1,0 +1,27 @@
+/* cluster.cu: the compiled cluster split-K kernels. */
+#include "kernels/cuda/cluster.cuh"
+#include "kernels/cuda/variant.h"
+
+#define DK_CLUSTER(name, slots, groups, tiles, splits, steps, warps, is_long, note)                          \
+    {#name,                                                                                                  \
+     DK_FAMILY_CLUSTER,                                                                                      \
+     reinterpret_cast<const void *>(                                                                         \
+         &dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, is_long, false>),                   \
+     is_long ? nullptr                                                                                       \
+             : reinterpret_cast<const void *>(                                                               \
+                   &dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, false, true>),            \
+     (tiles)*8 / (slots),                                                                                    \
+     (groups)*16 / (slots),                                                                                  \
+     splits,                                                                                                 \
+     warps,                                                                                                  \
+     (steps)*32 * (slots),                                                                                   \
+     is_long,                                                                                                \
+     true,                                                                                                   \
+     ((slots)*100 + (splits)) * 100 + (steps)*10 + is_long,                                                  \
+     note},
+
+extern "C" const struct dk_variant dk_cluster_variants[] = {
+#include "kernels/cuda/variants.def"
+};
+extern "C" const uint32_t dk_cluster_variant_count =
+    sizeof dk_cluster_variants / sizeof dk_cluster_variants[0];

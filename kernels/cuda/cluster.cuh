@@ -1,0 +1,169 @@
+/* cluster.cuh: decompose-K inside one launch: the blocks of a cluster each take a chunk of K and send their
+ * partials to the block that owns the row (st.async + mbarrier), which sums them in chunk order and finishes
+ * the element. */
+#ifndef DK_KERNELS_CUDA_CLUSTER_CUH
+#define DK_KERNELS_CUDA_CLUSTER_CUH
+
+#include "kernels/cuda/finish.cuh"
+#include "kernels/cuda/ptx_sm90.cuh"
+
+namespace dk
+{
+
+/* Sum over the SLOTS K slots of a fragment and put it into shared memory: sums[(token) * stride + expert].
+ * The mma's rows are (16 / SLOTS experts) x SLOTS slots and its columns (8 / SLOTS tokens) x SLOTS slots;
+ * only equal slots belong together, and the lanes that hold them are found by xor. */
+template <int SLOTS>
+__device__ __forceinline__ void store_fragment(const float (&d)[4], uint32_t group, uint32_t quarter,
+                                               float *sums, uint32_t stride, uint32_t token0,
+                                               uint32_t expert0)
+{
+    if constexpr (SLOTS == 1) {
+        float *p = sums + (token0 + 2 * quarter) * stride + expert0 + group;
+        p[0] = d[0];
+        p[stride] = d[1];
+        p[8] = d[2];
+        p[stride + 8] = d[3];
+    } else if constexpr (SLOTS == 2) {
+        const float low = group % 2 ? d[1] : d[0], high = group % 2 ? d[3] : d[2];
+        const float received = __shfl_xor_sync(0xffffffffu, group % 2 ? low : high, 4);
+        const float sum =
+            (group % 2 ? high : low) + received; /* even lanes keep the low expert, odd ones the high */
+        sums[(token0 + quarter) * stride + expert0 + (group % 2) * 4 + group / 2] = sum;
+    } else {
+        static_assert(SLOTS == 4, "1, 2 or 4 slots");
+        const bool is_match = (group / 2) % 2 == quarter % 2;
+        const float low = is_match ? (group % 2 ? d[1] : d[0]) : 0.0f;
+        const float high = is_match ? (group % 2 ? d[3] : d[2]) : 0.0f;
+        float sum = (group % 2 ? high : low) + __shfl_xor_sync(0xffffffffu, group % 2 ? low : high, 4);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 8);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        if (group % 4 < 2 && quarter % 2 == 0)
+            sums[(token0 + quarter / 2) * stride + expert0 + (group % 2) * 2 + group / 4] = sum;
+    }
+}
+
+/* grid (ceil(n / EXPERTS) * SPLITS, ceil(m / TOKENS)), cluster SPLITS along x, block of `warps` <= WARPS with
+ * args.chunk_k == passes * warps * STEPS * 32 * SLOTS and SPLITS * chunk_k >= k; one pass unless IS_LONG.
+ *   SLOTS   K slots among the mma's 8 row (and column) groups: 2 reads whole 128-byte lines
+ *   GROUPS  mma row groups: EXPERTS = GROUPS * 16 / SLOTS
+ *   TILES   mma column tiles: TOKENS = TILES * 8 / SLOTS
+ *   IS_EXACT  warps == WARPS, SPLITS * chunk_k == k, n a multiple of EXPERTS: nothing to check
+ * A row's sum does not depend on GROUPS and TILES, nor on the other rows. */
+template <int SLOTS, int GROUPS, int TILES, int SPLITS, int STEPS, int WARPS, bool IS_LONG, bool IS_EXACT>
+__global__ void __launch_bounds__(WARPS * 32) cluster_kernel(const __grid_constant__ dk_small_args args)
+{
+    constexpr int kPerGroup = 8 / SLOTS; /* experts (and tokens) in 8 slots */
+    constexpr int kExperts = GROUPS * 16 / SLOTS, kTokens = TILES * kPerGroup;
+    constexpr int kStride = kExperts + 4, kStepK = 32 * SLOTS;
+    constexpr int kOwned = (kTokens + SPLITS - 1) / SPLITS; /* tokens a rank can own */
+    __shared__ __align__(16) float sums[WARPS][kTokens * kStride];
+    __shared__ __align__(16) float inbox[kOwned][SPLITS][kExperts];
+    __shared__ __align__(8) uint64_t barrier_word;
+    const uint32_t thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+    const uint32_t threads = IS_EXACT ? WARPS * 32 : blockDim.x, warps = threads / 32;
+    const uint32_t group = lane / 4, quarter = lane % 4;
+    const uint32_t rank = blockIdx.x % SPLITS, expert0 = blockIdx.x / SPLITS * kExperts;
+    const uint32_t chunk_k = IS_EXACT ? WARPS * STEPS * kStepK : args.chunk_k,
+                   pass_k = warps * (STEPS * kStepK);
+    const uint32_t first_k = rank * chunk_k + warp * (STEPS * kStepK) + group % SLOTS * 32 + quarter * 8;
+    const uint32_t end_k = IS_EXACT ? 0 : min(args.k, (rank + 1) * chunk_k);
+    const uint32_t barrier = shared_address(&barrier_word);
+    const uint32_t expert = expert0 + group / SLOTS;
+    const __nv_bfloat16 *w_row =
+        static_cast<const __nv_bfloat16 *>(args.w) + static_cast<size_t>(expert) * args.w_stride;
+
+    uint4 w[STEPS][GROUPS][2];
+    const auto load_w = [&](uint32_t k0) {
+#pragma unroll
+        for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+            for (int g = 0; g < GROUPS; ++g)
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const uint32_t k = k0 + s * kStepK, ahead = (g * 2 + half) * kPerGroup;
+                    w[s][g][half] = IS_EXACT || (k < end_k && expert + ahead < args.n)
+                                        ? load_weights(w_row + static_cast<size_t>(ahead) * args.w_stride + k)
+                                        : make_uint4(0, 0, 0, 0);
+                }
+    };
+    load_w(first_k);
+    grid_dependency_trigger();
+    const uint32_t row0 = blockIdx.y * kTokens, m = min(args.m - row0, kTokens);
+    const uint32_t owned = m > rank ? (m - rank + SPLITS - 1) / SPLITS : 0;
+    if (thread == 0) {
+        mbarrier_init(barrier, 1);
+        mbarrier_init_fence();
+        mbarrier_arrive_expect(barrier, owned * SPLITS * kExperts * sizeof(float));
+    }
+    cluster_arrive_relaxed(); /* waited for below, before the first store into a neighbour */
+    grid_dependency_wait();
+
+    const __nv_bfloat16 *a_rows =
+        static_cast<const __nv_bfloat16 *>(args.a) + static_cast<size_t>(row0) * args.a_stride;
+    float d[GROUPS][TILES][4] = {};
+    for (uint32_t k0 = first_k;;) {
+        uint4 a[TILES][STEPS];
+#pragma unroll
+        for (int t = 0; t < TILES; ++t)
+#pragma unroll
+            for (int s = 0; s < STEPS; ++s) {
+                const uint32_t token = t * kPerGroup + group / SLOTS, k = k0 + s * kStepK;
+                a[t][s] = token < m && (IS_EXACT || k < end_k)
+                              ? load_activations(a_rows + static_cast<size_t>(token) * args.a_stride + k)
+                              : make_uint4(0, 0, 0, 0);
+            }
+#pragma unroll
+        for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+            for (int g = 0; g < GROUPS; ++g)
+#pragma unroll
+                for (int t = 0; t < TILES; ++t) {
+                    mma_m16n8k16(d[g][t], w[s][g][0].x, w[s][g][1].x, w[s][g][0].y, w[s][g][1].y, a[t][s].x,
+                                 a[t][s].y);
+                    mma_m16n8k16(d[g][t], w[s][g][0].z, w[s][g][1].z, w[s][g][0].w, w[s][g][1].w, a[t][s].z,
+                                 a[t][s].w);
+                }
+        if constexpr (!IS_LONG)
+            break;
+        k0 += pass_k;
+        if (k0 - first_k >= chunk_k) /* the same for all threads of the block: mma needs whole warps */
+            break;
+        load_w(k0);
+    }
+#pragma unroll
+    for (int g = 0; g < GROUPS; ++g)
+#pragma unroll
+        for (int t = 0; t < TILES; ++t)
+            store_fragment<SLOTS>(d[g][t], group, quarter, sums[warp], kStride, t * kPerGroup,
+                                  g * 2 * kPerGroup);
+    __syncthreads();
+    cluster_wait();
+    /* Warps in order, then one message per element: messages are the cost, so they carry the block's sum. */
+    for (uint32_t i = thread; i < m * kExperts; i += threads) {
+        const uint32_t token = i / kExperts, column = i % kExperts;
+        float sum = 0.0f;
+#pragma unroll
+        for (int x = 0; x < WARPS; ++x)
+            sum += IS_EXACT || x < warps ? sums[x][token * kStride + column] : 0.0f;
+        const uint32_t owner = token % SPLITS;
+        store_async(map_to_rank(shared_address(&inbox[token / SPLITS][rank][column]), owner), sum,
+                    map_to_rank(barrier, owner));
+    }
+    /* A block that owns rows stays until all their parts are in, so no neighbour stores into memory that was
+     * let go. */
+    for (uint32_t i = thread; i < owned * kExperts; i += threads) {
+        mbarrier_wait(barrier, 0);
+        const uint32_t slot = i / kExperts, column = i % kExperts;
+        float sum = 0.0f;
+#pragma unroll
+        for (int x = 0; x < SPLITS; ++x)
+            sum += inbox[slot][x][column];
+        if (IS_EXACT || expert0 + column < args.n)
+            store_element(args, row0 + slot * SPLITS + rank, expert0 + column, sum);
+    }
+}
+
+} // namespace dk
+
+#endif

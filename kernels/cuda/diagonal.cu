@@ -1,0 +1,24 @@
+/* diagonal.cu: the compiled diagonal kernels. */
+#include "kernels/cuda/diagonal.cuh"
+#include "kernels/cuda/variant.h"
+
+#define DK_DIAGONAL(name, rows, steps, warps, note)                                                          \
+    {#name,                                                                                                  \
+     DK_FAMILY_DIAGONAL,                                                                                     \
+     reinterpret_cast<const void *>(&dk::diagonal_kernel<rows, steps, warps, false>),                        \
+     reinterpret_cast<const void *>(&dk::diagonal_kernel<rows, steps, warps, true>),                         \
+     rows,                                                                                                   \
+     2,                                                                                                      \
+     1,                                                                                                      \
+     warps,                                                                                                  \
+     (steps)*256,                                                                                            \
+     false,                                                                                                  \
+     false,                                                                                                  \
+     0,                                                                                                      \
+     note},
+
+extern "C" const struct dk_variant dk_diagonal_variants[] = {
+#include "kernels/cuda/variants.def"
+};
+extern "C" const uint32_t dk_diagonal_variant_count =
+    sizeof dk_diagonal_variants / sizeof dk_diagonal_variants[0];

@@ -1,0 +1,54 @@
+/* variant.h: the table of compiled single-launch kernels (variants.def) as data: what each covers and how it
+ * is launched.
+ */
+#ifndef DK_KERNELS_CUDA_VARIANT_H
+#define DK_KERNELS_CUDA_VARIANT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum dk_variant_family { DK_FAMILY_DOT, DK_FAMILY_DIAGONAL, DK_FAMILY_CLUSTER };
+
+struct dk_variant {
+    const char *name;
+    enum dk_variant_family family;
+    const void *kernel;       /* any k it covers, any n */
+    const void *exact_kernel; /* whole tiles only: no bounds to check */
+    uint32_t rows, columns;   /* tile of C that one block (or cluster) finishes */
+    uint32_t splits;          /* blocks along K: the cluster's size */
+    uint32_t warps;           /* most of a block, and all of an exact one */
+    uint32_t warp_k;          /* K that one warp covers in one pass */
+    bool is_long;             /* makes as many passes as k needs; the others make one */
+    bool is_row_tiled;        /* takes any m, tile after tile; the others take m <= rows */
+    uint32_t tree;            /* equal trees add a row's products up in the same order */
+    const char *note;         /* where it won, or why it is kept */
+};
+
+extern const struct dk_variant dk_dot_variants[], dk_diagonal_variants[], dk_cluster_variants[];
+extern const uint32_t dk_dot_variant_count, dk_diagonal_variant_count, dk_cluster_variant_count;
+
+enum { DK_MAX_VARIANTS = 64 };
+/* In the order of variants.def; NULL past the last. */
+const struct dk_variant *dk_variant_at(uint32_t index);
+/* Index of the variant called `name`; UINT32_MAX when there is none. */
+uint32_t dk_variant_find(const char *name);
+
+/* How a variant cuts one product. */
+struct dk_variant_shape {
+    uint32_t warps;
+    uint32_t chunk_k; /* K per block; split_k blocks have work, the rest of the cluster adds zeros */
+    uint32_t split_k;
+    bool is_exact;
+};
+/* False when the variant cannot compute m rows of [k, n]. Types and alignment are the caller's. */
+bool dk_variant_fit(const struct dk_variant *variant, uint64_t m, uint64_t n, uint64_t k,
+                    struct dk_variant_shape *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
