@@ -182,6 +182,7 @@ static void read_choice(struct line *line, const struct dk_plan_key *key, struct
     choice->chunk_k = (uint32_t)number(line, " chunk=", 1, DK_MAX_K);
     choice->tile_m = (uint32_t)number(line, " tile_m=", 1, 1 << 20);
     choice->tile_n = (uint32_t)number(line, " tile_n=", 1, 1 << 20);
+    choice->is_dependent = number(line, " dependent=", 0, 1) == 1;
     choice->time_ns = number(line, " ns=", 1, UINT64_C(1) << 50);
     expect(line, " ."); /* a line that was cut anywhere lacks it */
     if (line->is_good && (line->at != line->end || (uint64_t)choice->chunk_k * choice->split_k < key->k))
@@ -271,13 +272,13 @@ bool dk_plan_cache_write(const struct dk_plan_cache *cache, FILE *file)
         (void)fprintf(file,
                       "plan n=%" PRIu64 " k=%" PRIu64 " a=%s b=%s c=%s layout=%s epilogue=%s rows=%" PRIu32
                       " pdl=%d invariant=%d variant=%s split=%" PRIu32 " chunk=%" PRIu32 " tile_m=%" PRIu32
-                      " tile_n=%" PRIu32 " ns=%" PRIu64 " .\n",
+                      " tile_n=%" PRIu32 " dependent=%d ns=%" PRIu64 " .\n",
                       key->n, key->k, dk_dtype_name(key->a_dtype, DK_DIALECT_NATIVE),
                       dk_dtype_name(key->b_dtype, DK_DIALECT_NATIVE),
                       dk_dtype_name(key->c_dtype, DK_DIALECT_NATIVE), dk_layout_name(key->layout),
                       dk_epilogue_name(key->epilogue), key->bucket_rows, key->is_pdl, key->is_batch_invariant,
                       choice->variant, choice->split_k, choice->chunk_k, choice->tile_m, choice->tile_n,
-                      choice->time_ns);
+                      choice->is_dependent, choice->time_ns);
     }
     return fflush(file) == 0 && !ferror(file);
 }

@@ -2,6 +2,7 @@
 #include "kernels/backend.h"
 
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/cuda_measure.h"
 #include "kernels/cuda/cuda_try.h"
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/launch.h"
@@ -66,11 +67,28 @@ static void backend_workspace_free(struct dk_backend_device *base, void *d_works
     (void)cudaFree(d_workspace);
 }
 
+static struct dk_cublas_b cublas_b(const struct dk_cuda_weights *weights)
+{
+    return (struct dk_cublas_b){weights->base.n, weights->base.k, weights->row_elements, weights->base.dtype,
+                                weights->d_b};
+}
+
 static uint32_t backend_candidates(struct dk_backend_device *base, const struct dk_backend_weights *weights,
                                    uint32_t bucket_rows, struct dk_plan *out, uint32_t capacity)
 {
+    struct dk_cuda_device *device = (struct dk_cuda_device *)base;
     struct dk_cuda_plan_shape shape = {weights->n, weights->k, weights->dtype, bucket_rows};
-    return dk_cuda_plan_candidates(&((struct dk_cuda_device *)base)->rules, &shape, out, capacity);
+    uint32_t count = dk_cuda_plan_candidates(&device->rules, &shape, out, capacity);
+    /* The libraries choose by m: their bits are not for plans that must not depend on it. */
+    if (device->rules.forced != DK_CUDA_FORCE_NONE || device->rules.is_batch_invariant ||
+        dk_cuda_device_enter(device, NULL) != DK_OK)
+        return count;
+    struct dk_plan general;
+    struct dk_cublas_b b = cublas_b((const struct dk_cuda_weights *)weights);
+    uint32_t room = capacity > count ? capacity - count : 0;
+    dk_cuda_plan_two_launch(&device->rules, &shape, &general);
+    return count + dk_cublas_candidates(device->cublas, &b, bucket_rows, general.workspace_bytes,
+                                        room > 0 ? out + count : NULL, room);
 }
 
 static const float *bias_of(const struct dk_cuda_weights *weights, const struct dk_call *call)
@@ -118,21 +136,46 @@ static bool can_take(const struct dk_call *call)
            call->a_row_elements <= UINT32_MAX && call->c_row_elements <= UINT32_MAX;
 }
 
+static cudaError_t enqueue_general(const struct dk_cuda_device *device, const struct dk_cuda_weights *weights,
+                                   const struct dk_plan *plan, const struct dk_call *call,
+                                   cudaStream_t stream)
+{
+    struct dk_cuda_plan_shape shape = {weights->base.n, weights->base.k, weights->base.dtype,
+                                       plan->bucket_rows};
+    struct dk_plan general;
+    dk_cuda_plan_two_launch(&device->rules, &shape, &general);
+    return enqueue_two_launch(weights, &general, call, stream);
+}
+
+/* The library's product, finished by our reduction of one chunk where it is not C yet. */
+static cudaError_t enqueue_library(const struct dk_cuda_device *device, const struct dk_cuda_weights *weights,
+                                   const struct dk_plan *plan, const struct dk_call *call,
+                                   cudaStream_t stream)
+{
+    struct dk_cublas_b b = cublas_b(weights);
+    struct dk_call on_stream = *call;
+    bool is_direct = dk_cublas_is_direct(call, bias_of(weights, call) != NULL);
+    on_stream.stream = stream;
+    if (!dk_cublas_can_serve(&b, call) || !dk_cublas_enqueue(device->cublas, &b, plan, &on_stream, is_direct))
+        return enqueue_general(device, weights, plan, call, stream);
+    if (is_direct)
+        return cudaSuccess;
+    struct dk_two_launch_args args = make_args(weights, plan, call);
+    return dk_two_launch_reduce(&args, stream);
+}
+
 static cudaError_t enqueue_plan(const struct dk_cuda_device *device, const struct dk_cuda_weights *weights,
                                 const struct dk_plan *plan, const struct dk_call *call, cudaStream_t stream)
 {
     if (plan->backend_variant == DK_CUDA_TWO_LAUNCH)
         return enqueue_two_launch(weights, plan, call, stream);
+    if (dk_cublas_is_plan(plan))
+        return enqueue_library(device, weights, plan, call, stream);
     const struct dk_variant *variant = dk_variant_at(plan->backend_variant - DK_CUDA_FIRST_VARIANT);
     struct dk_variant_shape cut;
     if (!can_take(call) || weights->row_elements % 8 != 0 ||
-        !dk_variant_fit(variant, call->m, weights->base.n, weights->base.k, &cut)) {
-        struct dk_cuda_plan_shape shape = {weights->base.n, weights->base.k, weights->base.dtype,
-                                           plan->bucket_rows};
-        struct dk_plan general;
-        dk_cuda_plan_two_launch(&device->rules, &shape, &general);
-        return enqueue_two_launch(weights, &general, call, stream);
-    }
+        !dk_variant_fit(variant, call->m, weights->base.n, weights->base.k, &cut))
+        return enqueue_general(device, weights, plan, call, stream);
     struct dk_small_args args = {
         .a = call->a,
         .w = weights->d_b,
@@ -243,6 +286,18 @@ unlock:
     return dk_cuda_device_note(device, status);
 }
 
+static dk_status backend_measure(struct dk_backend_device *base,
+                                 const struct dk_backend_weights *const *weights,
+                                 const struct dk_measure *measure, const struct dk_plan *plan, double *out_ns,
+                                 struct dk_error *error)
+{
+    struct dk_cuda_device *device = (struct dk_cuda_device *)base;
+    dk_status status = dk_cuda_device_enter(device, error);
+    return status == DK_OK ? dk_cuda_device_note(device, dk_cuda_measure(device, backend_enqueue, weights,
+                                                                         measure, plan, out_ns, error))
+                           : status;
+}
+
 static const struct dk_backend cuda_backend = {
     .abi = DK_BACKEND_ABI,
     .name = "cuda",
@@ -256,6 +311,7 @@ static const struct dk_backend cuda_backend = {
     .workspace_free = backend_workspace_free,
     .enqueue = backend_enqueue,
     .run_host = backend_run_host,
+    .measure = backend_measure,
 };
 
 DK_API const struct dk_backend *dk_cuda_plugin(void);

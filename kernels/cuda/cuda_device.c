@@ -128,6 +128,11 @@ dk_status dk_cuda_device_open(const struct dk_engine_options *options, struct dk
     status = make_rules(options, &device->rules, error);
     if (status != DK_OK)
         goto free_device;
+    device->cublas = dk_cublas_new();
+    if (device->cublas == NULL) {
+        status = dk_fail(error, DK_NO_MEMORY, "out of memory opening CUDA device %d", options->device_index);
+        goto free_device;
+    }
     DK_CUDA_TRY(cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking), status, error,
                 free_device);
     DK_CUDA_TRY(cudaEventCreate(&device->kernel_start), status, error, destroy_stream);
@@ -145,6 +150,7 @@ destroy_start:
 destroy_stream:
     (void)cudaStreamDestroy(device->stream);
 free_device:
+    dk_cublas_free(device->cublas);
     free(device);
     return status;
 }
@@ -156,6 +162,7 @@ void dk_cuda_device_close(struct dk_cuda_device *device)
     /* After a fault these calls report it once more; there is nobody left to tell. */
     (void)cudaSetDevice(device->index);
     (void)cudaStreamSynchronize(device->stream);
+    dk_cublas_free(device->cublas);
     (void)cudaFree(device->d_staging);
     (void)cudaEventDestroy(device->kernel_stop);
     (void)cudaEventDestroy(device->kernel_start);

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cuda_plan.h"
 
 struct dk_cuda_device {
@@ -17,6 +18,7 @@ struct dk_cuda_device {
     int max_grid_y;
     uint32_t max_tokens;
     struct dk_cuda_plan_rules rules; /* constant once open */
+    struct dk_cublas *cublas;
     atomic_bool is_failed;           /* set by a sticky error: every later call answers DK_DEVICE_FAILED */
     pthread_mutex_t run_mutex;       /* one dk_run_host at a time: the lane below is shared */
     cudaStream_t stream;

@@ -260,6 +260,21 @@ extern "C" cudaError_t dk_two_launch_prepare(void)
     return error != cudaSuccess ? error : load_type<__half>();
 }
 
+extern "C" cudaError_t dk_two_launch_reduce(const dk_two_launch_args *args, cudaStream_t stream)
+{
+    const Launcher launch = {stream, args->is_dependent};
+    switch (args->c_dtype) {
+    case DK_FP32:
+        return launch_reduce<float>(*args, launch);
+    case DK_BF16:
+        return launch_reduce<__nv_bfloat16>(*args, launch);
+    case DK_FP16:
+        return launch_reduce<__half>(*args, launch);
+    default:
+        return cudaErrorInvalidValue;
+    }
+}
+
 extern "C" cudaError_t dk_two_launch_enqueue(const dk_two_launch_args *args, cudaStream_t stream)
 {
     const Launcher launch = {stream, args->is_dependent};
@@ -277,16 +292,5 @@ extern "C" cudaError_t dk_two_launch_enqueue(const dk_two_launch_args *args, cud
     default:
         break;
     }
-    if (error != cudaSuccess)
-        return error;
-    switch (args->c_dtype) {
-    case DK_FP32:
-        return launch_reduce<float>(*args, launch);
-    case DK_BF16:
-        return launch_reduce<__nv_bfloat16>(*args, launch);
-    case DK_FP16:
-        return launch_reduce<__half>(*args, launch);
-    default:
-        return cudaErrorInvalidValue;
-    }
+    return error != cudaSuccess ? error : dk_two_launch_reduce(args, stream);
 }

@@ -39,6 +39,8 @@ struct dk_two_launch_args {
  * decompose-K article, section on the two stages. */
 cudaError_t dk_two_launch_prepare(void); /* loads the kernels, so that a capture does not have to */
 cudaError_t dk_two_launch_enqueue(const struct dk_two_launch_args *args, cudaStream_t stream);
+/* The second launch alone: finish partials that something else wrote. */
+cudaError_t dk_two_launch_reduce(const struct dk_two_launch_args *args, cudaStream_t stream);
 
 #ifdef __cplusplus
 }
