@@ -28,6 +28,7 @@ struct dk_command {
 int dk_cmd_infer(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
 int dk_cmd_models(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
 int dk_cmd_plans(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
+int dk_cmd_tune(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
 int dk_cmd_check(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
 int dk_cmd_demo_checkpoint(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
 

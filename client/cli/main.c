@@ -12,6 +12,7 @@ static const struct dk_command commands[] = {
     {"infer", dk_cmd_infer, "Multiply rows by a model's weights and show the answer"},
     {"models", dk_cmd_models, "List the models the daemon serves"},
     {"plans", dk_cmd_plans, "List the daemon's engine and its plan for each bucket"},
+    {"tune", dk_cmd_tune, "Measure plans on this machine and write the plan cache (no daemon needed)"},
     {"check", dk_cmd_check, "Validate safetensors files and list their tensors"},
     {"demo-checkpoint", dk_cmd_demo_checkpoint,
      "Write a seeded checkpoint folder with DeepSeek-V3 router shapes"},

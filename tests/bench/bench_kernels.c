@@ -1,0 +1,415 @@
+/* bench_kernels.c: `bench_kernels router`: every plan of the CUDA backend, cuBLAS and the floors, in one run.
+ *
+ * A chain of calls as long as the model has routers is captured in a graph and replayed; the median counts.
+ * Cold: as many weights as calls, more than the L2 holds. Hot: one. pdl1: launches joined by programmatic
+ * dependent launch. pair: what a call adds to a chain of kernels that each write the A of the next call.
+ * Libraries are timed without PDL: their kernels do not take part in it. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "decomposek.h"
+#include "tests/bench/bench_kernels_chain.h"
+#include "tests/bench/bench_kernels_floors.h"
+#include "tests/bench/bench_kernels_shapes.h"
+
+enum { MAX_LAYERS = 128, MAX_PLANS = 256, MAX_TOKENS_ITEMS = 64, ENGINES = 4 };
+
+struct options {
+    const char *plugin_path, *csv_path, *commit;
+    uint32_t repeats, tokens[MAX_TOKENS_ITEMS], token_count;
+    struct bench_shape shapes[BENCH_SHAPE_COUNT];
+    uint32_t shape_count;
+    bool with_invariant, is_listing_all;
+};
+
+/* Engines differ in what their plans are made for: bit 0 PDL, bit 1 batch invariance. */
+struct bench {
+    struct options options;
+    FILE *csv;
+    struct dk_engine *engines[ENGINES];
+    struct dk_weights *weights[ENGINES][MAX_LAYERS];
+    const struct bench_shape *shape;
+    void *d_a, *d_x, *d_c, *d_reads; /* d_reads: bf16 weights of all layers, for the floor */
+};
+
+struct timing {
+    struct dk_plan plan;
+    double cold_us, hot_us, pair_us; /* 0: not timed */
+    bool is_built_in;
+};
+
+static void die(const char *what, const struct dk_error *error)
+{
+    fprintf(stderr, "bench_kernels: %s%s%s\n", what, error ? ": " : "", error ? error->message : "");
+    exit(1);
+}
+
+static bool is_library(const struct dk_plan *plan)
+{
+    return strncmp(plan->variant, "cublas", strlen("cublas")) == 0;
+}
+
+static void open_engines(struct bench *bench)
+{
+    struct dk_error error;
+    for (uint32_t i = 0; i < (bench->options.with_invariant ? ENGINES : 2u); i++) {
+        struct dk_engine_options options = {.backend = DK_BACKEND_CUDA,
+                                            .plugin_path = bench->options.plugin_path,
+                                            .use_dependent_launch = i & 1,
+                                            .is_batch_invariant = i & 2};
+        if (dk_engine_new(&options, &bench->engines[i], &error) != DK_OK)
+            die("no CUDA backend", &error);
+    }
+}
+
+static void make_weights(struct bench *bench)
+{
+    size_t count = (size_t)bench->shape->k * bench->shape->n;
+    uint16_t *values = malloc(count * sizeof *values);
+    struct dk_error error;
+    if (!values)
+        die("out of memory", NULL);
+    bench->d_reads = bench_random_bf16(count * bench->shape->layers);
+    bench_check(cudaMemcpy(values, bench->d_reads, count * 2, cudaMemcpyDeviceToHost), "copy weights");
+    struct dk_weights_desc desc = {bench->shape->n, bench->shape->k, DK_BF16, DK_LAYOUT_NK, values, NULL};
+    for (uint32_t e = 0; e < ENGINES && bench->engines[e]; e++)
+        for (uint32_t i = 0; i < bench->shape->layers; i++)
+            if (dk_weights_new(bench->engines[e], &desc, &bench->weights[e][i], &error) != DK_OK)
+                die("weights", &error);
+    free(values);
+}
+
+static void free_weights(struct bench *bench)
+{
+    for (uint32_t e = 0; e < ENGINES && bench->engines[e]; e++)
+        for (uint32_t i = 0; i < bench->shape->layers; i++)
+            dk_weights_free(bench->weights[e][i]);
+    bench_check(cudaFree(bench->d_reads), "free weights");
+}
+
+static double time_plan(const struct bench *bench, uint32_t engine, uint32_t m, const struct dk_plan *plan,
+                        bool is_cold)
+{
+    struct dk_error error;
+    double ns = 0.0;
+    struct dk_measure measure = {
+        .weights = (const struct dk_weights *const *)bench->weights[engine],
+        .weight_count = is_cold ? bench->shape->layers : 1,
+        .m = m,
+        .a_dtype = DK_BF16,
+        .c_dtype = DK_FP32,
+        .chain_count = bench->shape->layers,
+        .repeat_count = bench->options.repeats,
+    };
+    dk_status status = dk_plan_measure(&measure, plan, &ns, &error);
+    if (status != DK_OK && status != DK_UNSUPPORTED)
+        die(plan->variant, &error);
+    return ns / 1e3;
+}
+
+struct pair {
+    const struct bench *bench;
+    uint32_t engine, m;
+    void *workspace;
+    bool with_product;
+};
+
+static bool enqueue_pair(void *context, unsigned index, cudaStream_t stream)
+{
+    const struct pair *pair = context;
+    const struct bench_shape *shape = pair->bench->shape;
+    struct dk_error error;
+    bool is_dependent = pair->engine & 1;
+    if (bench_producer_enqueue(pair->bench->d_a, pair->bench->d_x, pair->m, shape->k * 2ul, is_dependent,
+                               stream) != cudaSuccess)
+        return false;
+    if (!pair->with_product)
+        return true;
+    struct dk_call call = {.m = pair->m,
+                           .a = pair->bench->d_a,
+                           .a_row_elements = shape->k,
+                           .a_dtype = DK_BF16,
+                           .c = pair->bench->d_c,
+                           .c_row_elements = shape->n,
+                           .c_dtype = DK_FP32,
+                           .workspace = pair->workspace,
+                           .stream = stream};
+    return dk_enqueue(pair->bench->weights[pair->engine][index], &call, &error) == DK_OK;
+}
+
+static double time_pair(struct bench *bench, uint32_t engine, uint32_t m, const struct dk_plan *plan)
+{
+    struct dk_error error;
+    struct pair pair = {.bench = bench, .engine = engine, .m = m};
+    uint32_t bucket = dk_engine_bucket_index(bench->engines[engine], m);
+    for (uint32_t i = 0; i < bench->shape->layers; i++)
+        if (dk_plan_set(bench->weights[engine][i], bucket, plan, &error) != DK_OK)
+            die("set a plan", &error);
+    if (dk_workspace_new(bench->engines[engine], plan->workspace_bytes, &pair.workspace, &error) != DK_OK)
+        die("workspace", &error);
+    double alone = bench_chain_us(enqueue_pair, &pair, bench->shape->layers, bench->options.repeats);
+    pair.with_product = true;
+    double both = bench_chain_us(enqueue_pair, &pair, bench->shape->layers, bench->options.repeats);
+    dk_workspace_free(bench->engines[engine], pair.workspace);
+    return alone < 0.0 || both < 0.0 ? 0.0 : both - alone;
+}
+
+struct floor {
+    const struct bench *bench;
+    bool is_dependent, is_reading;
+};
+
+static bool enqueue_floor(void *context, unsigned index, cudaStream_t stream)
+{
+    const struct floor *floor = context;
+    size_t bytes = (size_t)floor->bench->shape->k * floor->bench->shape->n * 2;
+    if (!floor->is_reading)
+        return bench_empty_enqueue(floor->is_dependent, stream) == cudaSuccess;
+    return bench_read_enqueue((const char *)floor->bench->d_reads + index * bytes, bytes, floor->bench->d_c,
+                              floor->is_dependent, stream) == cudaSuccess;
+}
+
+static double time_floor(const struct bench *bench, bool is_dependent, bool is_reading)
+{
+    struct floor floor = {bench, is_dependent, is_reading};
+    return bench_chain_us(enqueue_floor, &floor, bench->shape->layers, bench->options.repeats);
+}
+
+static void write_csv(const struct bench *bench, uint32_t engine, uint32_t m, const struct timing *t)
+{
+    if (!bench->csv || t->cold_us <= 0.0)
+        return;
+    double bytes = 2.0 * bench->shape->k * bench->shape->n;
+    fprintf(bench->csv, "\"%s\",%u,%u,%u,%s,%u,%u,%u,%u,%d,%.3f,%.3f,%.3f,%.0f\n", bench->shape->models,
+            bench->shape->k, bench->shape->n, m, t->plan.variant, t->plan.split_k, t->plan.chunk_k,
+            engine & 1, engine >> 1, t->is_built_in, t->cold_us, t->hot_us, t->pair_us,
+            bytes / t->cold_us / 1e3);
+}
+
+static bool is_same(const struct dk_plan *a, const struct dk_plan *b)
+{
+    return strcmp(a->variant, b->variant) == 0 && a->split_k == b->split_k && a->chunk_k == b->chunk_k;
+}
+
+/* Times all plans for `m` rows cold; the fastest of ours and of each library go to best[3]: ours, cublas, Lt.
+ */
+static void time_plans(struct bench *bench, uint32_t engine, uint32_t m, struct timing best[3],
+                       double *out_built_in_us)
+{
+    static struct dk_plan plans[MAX_PLANS];
+    uint32_t count = dk_plan_candidates(bench->weights[engine][0], m, plans, MAX_PLANS);
+    const struct dk_plan built_in = *dk_plan_get(bench->weights[engine][0], m);
+    count = count < MAX_PLANS ? count : MAX_PLANS;
+    memset(best, 0, 3 * sizeof *best);
+    for (uint32_t i = 0; i < count; i++) {
+        if (is_library(&plans[i]) && engine > 0)
+            continue;
+        struct timing t = {.plan = plans[i], .is_built_in = is_same(&plans[i], &built_in)};
+        t.cold_us = time_plan(bench, engine, m, &plans[i], true);
+        write_csv(bench, engine, m, &t);
+        if (t.is_built_in)
+            *out_built_in_us = t.cold_us;
+        uint32_t group = !is_library(&t.plan) ? 0 : strcmp(t.plan.variant, "cublas") == 0 ? 1 : 2;
+        if (t.cold_us > 0.0 && (best[group].cold_us <= 0.0 || t.cold_us < best[group].cold_us))
+            best[group] = t;
+        if (bench->options.is_listing_all)
+            printf("    m=%-4u pdl%u %-26s S=%-3u %7.2f\n", m, engine & 1, t.plan.variant, t.plan.split_k,
+                   t.cold_us);
+    }
+}
+
+static void run_tokens(struct bench *bench, uint32_t m)
+{
+    struct timing best[ENGINES][3];
+    double built_in_us[ENGINES] = {0};
+    for (uint32_t e = 0; e < ENGINES && bench->engines[e]; e++) {
+        time_plans(bench, e, m, best[e], &built_in_us[e]);
+        struct timing *ours = &best[e][0];
+        /* A plan chosen as the fastest of many profits from noise: its own time is taken anew. */
+        ours->cold_us = time_plan(bench, e, m, &ours->plan, true);
+        ours->hot_us = time_plan(bench, e, m, &ours->plan, false);
+        ours->pair_us = e < 2 ? time_pair(bench, e, m, &ours->plan) : 0.0;
+        write_csv(bench, e, m, ours);
+    }
+    double cublas = best[0][1].cold_us, lt = best[0][2].cold_us;
+    double bytes = 2.0 * bench->shape->k * bench->shape->n;
+    printf("%5u %6.2f %6.2f %6.2f %6.2f %6.2f %6.2f %7.2f %6.2f %5.0f  %s | %s", m, best[0][0].cold_us,
+           best[1][0].cold_us, best[0][0].hot_us, best[1][0].hot_us, best[0][0].pair_us, best[1][0].pair_us,
+           cublas, lt, bytes / best[0][0].cold_us / 1e3, best[0][0].plan.variant, best[1][0].plan.variant);
+    printf("  built-in %.2f/%.2f", built_in_us[0], built_in_us[1]);
+    if (bench->engines[2])
+        printf("  invariant %.2f/%.2f", best[2][0].cold_us, best[3][0].cold_us);
+    printf("\n");
+    fflush(stdout);
+}
+
+static uint32_t largest_tokens(const struct options *options)
+{
+    uint32_t largest = 1;
+    for (uint32_t i = 0; i < options->token_count; i++)
+        largest = options->tokens[i] > largest ? options->tokens[i] : largest;
+    return largest;
+}
+
+static void run_shape(struct bench *bench, const struct bench_shape *shape)
+{
+    uint32_t most = largest_tokens(&bench->options);
+    bench->shape = shape;
+    make_weights(bench);
+    bench->d_a = bench_random_bf16((size_t)most * shape->k);
+    bench->d_x = bench_random_bf16((size_t)most * shape->k);
+    bench_check(cudaMalloc(&bench->d_c, (size_t)most * shape->n * sizeof(float)), "allocate C");
+    printf("\n[T,%u] x [%u,%u]  %s, %u calls a chain; microseconds\n", shape->k, shape->k, shape->n,
+           shape->models, shape->layers);
+    printf("floors: empty node %.2f/%.2f, reading the weights %.2f/%.2f (pdl0/pdl1, cold)\n",
+           time_floor(bench, false, false), time_floor(bench, true, false), time_floor(bench, false, true),
+           time_floor(bench, true, true));
+    printf("    T  cold0  cold1   hot0   hot1  pair0  pair1  cublas     Lt  GB/s  plan pdl0 | pdl1\n");
+    for (uint32_t i = 0; i < bench->options.token_count; i++)
+        run_tokens(bench, bench->options.tokens[i]);
+    bench_check(cudaFree(bench->d_c), "free C");
+    bench_check(cudaFree(bench->d_x), "free A");
+    bench_check(cudaFree(bench->d_a), "free A");
+    free_weights(bench);
+}
+
+/* The machine's own words on its state; nothing is changed. */
+static void print_clocks(FILE *csv, const char *when)
+{
+    char line[256] = "nvidia-smi is missing";
+    FILE *pipe = popen("nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,"
+                       "temperature.gpu,power.draw --format=csv,noheader -i 0 2>/dev/null",
+                       "re");
+    if (pipe) {
+        if (fgets(line, sizeof line, pipe))
+            line[strcspn(line, "\n")] = '\0';
+        (void)pclose(pipe);
+    }
+    printf("%s: %s\n", when, line);
+    if (csv)
+        fprintf(csv, "# %s: %s\n", when, line);
+}
+
+static void print_header(struct bench *bench)
+{
+    const struct dk_engine_info *info = dk_engine_get_info(bench->engines[0]);
+    printf("decomposek %s, commit %s\n%s\n", dk_version(), bench->options.commit, info->reason);
+    if (bench->csv)
+        fprintf(bench->csv, "# decomposek %s, commit %s\n# %s\n", dk_version(), bench->options.commit,
+                info->reason);
+    print_clocks(bench->csv, "before");
+    if (bench->csv)
+        fprintf(bench->csv,
+                "models,k,n,m,variant,split_k,chunk_k,pdl,invariant,built_in,cold_us,hot_us,pair_us,"
+                "weight_gb_s\n");
+}
+
+static void usage(FILE *stream)
+{
+    fprintf(stream, "usage: bench_kernels router [OPTION]...\n"
+                    "  --tokens LIST     1,2,4,... (default 1..16 and 32,64,...,1024)\n"
+                    "  --shape K,N       only this shape; may repeat (default: DeepSeek-V3's)\n"
+                    "  --all-shapes      every router of bench_kernels_shapes.h\n"
+                    "  --repeats COUNT   replays of each chain (default 20)\n"
+                    "  --invariant       batch-invariant plans as well\n"
+                    "  --list            print every plan, not only the fastest\n"
+                    "  --csv FILE        every plan as a row, for bench_plot.py\n"
+                    "  --plugin FILE     libdecomposek_cuda.so\n"
+                    "  --commit TEXT     for the header\n");
+}
+
+static bool parse_tokens(struct options *options, const char *text)
+{
+    char *end;
+    options->token_count = 0;
+    do {
+        unsigned long value = strtoul(text, &end, 10);
+        if (end == text || value < 1 || value > 4096 || options->token_count == MAX_TOKENS_ITEMS)
+            return false;
+        options->tokens[options->token_count++] = (uint32_t)value;
+        text = end + 1;
+    } while (*end == ',');
+    return *end == '\0';
+}
+
+static bool parse_shape(struct options *options, const char *text)
+{
+    unsigned k, n;
+    if (sscanf(text, "%u,%u", &k, &n) != 2 || k < 8 || k % 8 != 0 || n < 1 || k > 65536 || n > 65536 ||
+        options->shape_count == BENCH_SHAPE_COUNT)
+        return false;
+    struct bench_shape shape = {"given", k, n, 58};
+    for (size_t i = 0; i < BENCH_SHAPE_COUNT; i++)
+        if (bench_shapes[i].k == k && bench_shapes[i].n == n)
+            shape = bench_shapes[i];
+    options->shapes[options->shape_count++] = shape;
+    return true;
+}
+
+static bool parse_options(struct options *options, int argc, char **argv)
+{
+    static const struct option names[] = {{"tokens", 1, NULL, 't'},     {"shape", 1, NULL, 's'},
+                                          {"all-shapes", 0, NULL, 'A'}, {"repeats", 1, NULL, 'r'},
+                                          {"invariant", 0, NULL, 'i'},  {"list", 0, NULL, 'l'},
+                                          {"csv", 1, NULL, 'c'},        {"plugin", 1, NULL, 'p'},
+                                          {"commit", 1, NULL, 'C'},     {NULL, 0, NULL, 0}};
+    bool is_good = parse_tokens(options, "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,32,64,128,256,512,1024");
+    for (int name; is_good && (name = getopt_long(argc, argv, "", names, NULL)) != -1;) {
+        switch (name) {
+        case 't':
+            is_good = parse_tokens(options, optarg);
+            break;
+        case 's':
+            is_good = parse_shape(options, optarg);
+            break;
+        case 'A':
+            memcpy(options->shapes, bench_shapes, sizeof bench_shapes);
+            options->shape_count = BENCH_SHAPE_COUNT;
+            break;
+        case 'r':
+            options->repeats = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'i':
+            options->with_invariant = true;
+            break;
+        case 'l':
+            options->is_listing_all = true;
+            break;
+        case 'c':
+            options->csv_path = optarg;
+            break;
+        case 'p':
+            options->plugin_path = optarg;
+            break;
+        case 'C':
+            options->commit = optarg;
+            break;
+        default:
+            is_good = false;
+        }
+    }
+    if (options->shape_count == 0)
+        options->shapes[options->shape_count++] = bench_shapes[0];
+    return is_good && optind == argc - 1 && strcmp(argv[optind], "router") == 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench bench = {.options = {.commit = "unknown", .repeats = 20}};
+    if (!parse_options(&bench.options, argc, argv)) {
+        usage(stderr);
+        return 2;
+    }
+    if (bench.options.csv_path && !(bench.csv = fopen(bench.options.csv_path, "we")))
+        die("cannot write the CSV file", NULL);
+    open_engines(&bench);
+    print_header(&bench);
+    for (uint32_t i = 0; i < bench.options.shape_count; i++)
+        run_shape(&bench, &bench.options.shapes[i]);
+    print_clocks(bench.csv, "after");
+    for (uint32_t e = 0; e < ENGINES; e++)
+        dk_engine_free(bench.engines[e]);
+    return bench.csv && fclose(bench.csv) != 0 ? 1 : 0;
+}
