@@ -29,10 +29,10 @@ command -v patchelf >/dev/null || { echo "bundle.sh: patchelf is missing: apt-ge
 
 programs_of() {
     case $1 in
-    daemon) ls "$build"/bin/decomposekd ;;
+    daemon) ls "$build"/bin/decomposekd "$build"/bin/decomposek-tune ;;
     cli) ls "$build"/bin/decomposek ;;
     tests) find "$build/bin" -maxdepth 1 -type f -executable -name 'test_*' ;;
-    bench) find "$build/bin" -maxdepth 1 -type f -executable -name 'bench_*' ;;
+    bench) find "$build/bin" -maxdepth 1 -type f -executable \( -name 'bench_*' -o -name decomposek-tune \) ;;
     esac
 }
 
