@@ -295,7 +295,8 @@ static dk_status tune_bucket(struct tuning *tuning, uint32_t index, struct dk_er
     if (tuning->options->on_bucket) {
         struct dk_tune_result result = {bucket.rows,     bucket.count,  bucket.candidates,
                                         bucket.times_ns, bucket.before, bucket.best};
-        tuning->options->on_bucket(tuning->options->context, &result);
+        if (!tuning->options->on_bucket(tuning->options->context, &result))
+            status = dk_fail(error, DK_CANCELLED, "tuning was ended after %" PRIu32 " rows", bucket.rows);
     }
 free_bucket:
     free(bucket.candidates);

@@ -195,7 +195,7 @@ static int parse_options(struct options *options, int argc, char **argv)
     return -1;
 }
 
-static void print_bucket(void *context, const struct dk_tune_result *result)
+static bool print_bucket(void *context, const struct dk_tune_result *result)
 {
     (void)context;
     const struct dk_plan *best = &result->candidates[result->best];
@@ -208,7 +208,7 @@ static void print_bucket(void *context, const struct dk_tune_result *result)
     else
         printf("%.2f with %s S=%u, of %u plans\n", before_us, before->variant, before->split_k,
                result->candidate_count);
-    fflush(stdout);
+    return fflush(stdout) == 0;
 }
 
 /* Values do not matter here, the tuner times random weights of its own. */

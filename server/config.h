@@ -22,6 +22,10 @@ struct dk_model_spec {
     dk_epilogue epilogue;
 };
 
+/* What happens to shapes whose plans the cache does not know: built-in plans; measured before ready; measured
+ * while serving, for the next load. */
+enum dk_tune_mode { DK_TUNE_OFF, DK_TUNE_STARTUP, DK_TUNE_BACKGROUND };
+
 struct dk_config {
     const char *host;           /* --host, 127.0.0.1 */
     uint16_t port;              /* --port, 8000; 0: any, printed and logged */
@@ -47,6 +51,9 @@ struct dk_config {
     bool use_blas;            /* --cpu-blas */
     const char *cpu_isa;      /* --cpu-isa */
     const char *plugin_path;  /* --cuda-plugin */
+    enum dk_tune_mode tune;   /* --tune off|startup|background */
+    const char *plan_cache;   /* --plan-cache PATH or "off"; NULL: the default place */
+    bool is_batch_invariant;  /* --batch-invariant */
     uint32_t drain_grace_ms;  /* --drain-grace-ms, 1000: ready is 503, still serving */
     uint32_t drain_limit_ms;  /* --drain-limit-ms, 30000: then exit 1 */
     enum dk_log_level log_level;   /* --log-level error|warn|info|debug */

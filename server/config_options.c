@@ -8,8 +8,11 @@
 static const char *const backend_names[] = {"auto", "cpu", "cuda", NULL};          /* dk_backend_kind */
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL}; /* dk_log_level */
 static const char *const format_names[] = {"kv", "json", NULL};                    /* dk_log_format */
+static const char *const tune_names[] = {"off", "startup", "background", NULL};    /* dk_tune_mode */
 static const char *const isa_names[] = {"auto", "avx512", "avx2", "portable", NULL};
 _Static_assert(DK_BACKEND_AUTO == 0 && DK_BACKEND_CPU == 1 && DK_BACKEND_CUDA == 2, "backend_names");
+_Static_assert(DK_TUNE_OFF == 0 && DK_TUNE_BACKGROUND == 2 && sizeof(enum dk_tune_mode) == sizeof(int),
+               "tune_names");
 _Static_assert(DK_LOG_ERROR == 0 && DK_LOG_DEBUG == 3, "level_names");
 _Static_assert(DK_LOG_FORMAT_KV == 0 && DK_LOG_FORMAT_JSON == 1, "format_names");
 _Static_assert(sizeof(dk_backend_kind) == sizeof(int) && sizeof(enum dk_log_level) == sizeof(int) &&
@@ -74,6 +77,17 @@ const struct dk_option dk_options[] = {
      "CPU backend: instruction set; auto takes the best of this machine"},
     {"cuda-plugin", DK_OPTION_STRING, AT(plugin_path), NULL, 0, 0, NULL, "PATH",
      "File of the CUDA plugin; default: libdecomposek_cuda.so where the loader finds it"},
+    {"tune", DK_OPTION_CHOICE, AT(tune), "off", 0, 0, tune_names, "WHEN",
+     "Measure plans for models the plan cache does not know: off, built-in plans serve; startup, before the "
+     "daemon "
+     "is ready; background, while it serves: they are used from the next start or reload on, and a request "
+     "may "
+     "wait for a measurement"},
+    {"plan-cache", DK_OPTION_STRING, AT(plan_cache), NULL, 0, 0, NULL, "PATH",
+     "File of measured plans: read at the start, written after measuring; off for none. Default: "
+     "$XDG_CACHE_HOME/decomposek/plans, else $HOME/.cache/decomposek/plans. What is odd in it is ignored"},
+    {"batch-invariant", DK_OPTION_BOOL, AT(is_batch_invariant), "false", 0, 0, NULL, NULL,
+     "CUDA: a row's bits do not depend on how many rows come with it, up to 64"},
     {"drain-grace-ms", DK_OPTION_U32, AT(drain_grace_ms), "1000", 0, MS_MAX, NULL, "MS",
      "After SIGTERM: time to go on serving while readiness is 503"},
     {"drain-limit-ms", DK_OPTION_U32, AT(drain_limit_ms), "30000", 0, MS_MAX, NULL, "MS",

@@ -11,6 +11,7 @@
 #include "server/models.h"
 #include "server/queue.h"
 #include "server/slab.h"
+#include "server/tuning.h"
 
 enum {
     MIB = 1024 * 1024,
@@ -80,6 +81,7 @@ dk_status dk_daemon_load(struct dk_daemon *daemon, struct dk_error *error)
     if (status != DK_OK) {
         return status;
     }
+    dk_tuning_run(daemon);
     struct dk_models_extent extent = dk_models_get_extent(daemon->models);
     daemon->max_body_bytes = body_limit(daemon, &extent);
     status = make_slabs(daemon, &extent, error);
@@ -112,6 +114,10 @@ dk_status dk_daemon_load(struct dk_daemon *daemon, struct dk_error *error)
     if (status != DK_OK) {
         goto unload;
     }
+    status = dk_tuning_new(daemon, &daemon->tuning, error);
+    if (status != DK_OK) {
+        goto unload;
+    }
     return DK_OK;
 unload:
     dk_daemon_unload(daemon);
@@ -120,6 +126,8 @@ unload:
 
 void dk_daemon_quiesce(struct dk_daemon *daemon)
 {
+    dk_tuning_free(daemon->tuning);
+    daemon->tuning = NULL;
     dk_executor_free(daemon->executor);
     daemon->executor = NULL;
 }

@@ -17,6 +17,7 @@ struct dk_metrics;
 struct dk_models;
 struct dk_queue;
 struct dk_slabs;
+struct dk_tuning;
 
 enum dk_daemon_state {
     DK_DAEMON_LOADING,  /* health and metrics answer, compute routes are 503 */
@@ -40,6 +41,7 @@ struct dk_daemon {
     struct dk_queue *queue;
     struct dk_executor *executor;
     struct dk_body_readers *readers;
+    struct dk_tuning *tuning; /* NULL unless plans are measured in the background */
     uint64_t max_body_bytes; /* largest body of a compute request */
 
     _Atomic int state;           /* enum dk_daemon_state */

@@ -1,4 +1,5 @@
 /* main.c: decomposekd: boot in order, serve, undo in reverse order. */
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "server/listen.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/tuning.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DEVICE = 3 };
 
@@ -54,6 +56,8 @@ static void close_listeners(const struct dk_config *config, const struct listene
 static dk_status start_engine(struct dk_daemon *daemon, struct dk_error *error)
 {
     const struct dk_config *config = daemon->config;
+    char default_path[PATH_MAX];
+    const char *cache_path = dk_tuning_cache_path(config, default_path, sizeof default_path);
     struct dk_engine_options options = {
         .backend = config->backend,
         .device_index = config->device_index,
@@ -63,12 +67,15 @@ static dk_status start_engine(struct dk_daemon *daemon, struct dk_error *error)
         .use_blas = config->use_blas,
         .cpu_isa = config->cpu_isa,
         .plugin_path = config->plugin_path,
+        .is_batch_invariant = config->is_batch_invariant,
+        .plan_cache_path = cache_path,
     };
     dk_status status = dk_engine_new(&options, &daemon->engine, error);
     if (status == DK_OK) {
         const struct dk_engine_info *info = dk_engine_get_info(daemon->engine);
         dk_log(DK_LOG_INFO, "backend", "backend=%s device=%s isa=%s threads=%u reason=%s", info->backend,
                info->device_name, info->isa, info->thread_count, info->reason);
+        dk_tuning_log_cache(info, cache_path);
     }
     return status;
 }

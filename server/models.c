@@ -37,6 +37,23 @@ static size_t model_workspace(const struct dk_engine *engine, const struct dk_mo
     return largest;
 }
 
+/* For the most demanding of all plans there are. */
+static size_t candidates_workspace(const struct dk_engine *engine, const struct dk_model *model)
+{
+    enum { CAPACITY = 256 };
+    struct dk_plan *plans = calloc(CAPACITY, sizeof *plans);
+    size_t largest = model_workspace(engine, model);
+    uint32_t bucket_count = plans == NULL ? 0 : dk_engine_get_info(engine)->bucket_count;
+    for (uint32_t i = 0; i < bucket_count; i++) {
+        uint32_t count =
+            dk_plan_candidates(model->weights, dk_engine_bucket_rows(engine, i), plans, CAPACITY);
+        for (uint32_t p = 0; p < count && p < CAPACITY; p++)
+            largest = plans[p].workspace_bytes > largest ? plans[p].workspace_bytes : largest;
+    }
+    free(plans);
+    return largest;
+}
+
 static void attach_metrics(struct dk_metrics *metrics, struct dk_model *model)
 {
     model->metrics_shape = DK_METRICS_SHAPE_OTHER;
@@ -217,6 +234,16 @@ void dk_model_release(struct dk_model *model)
     assert(before > 0);
     if (before == 1)
         dk_model_free(model);
+}
+
+void dk_models_size_workspace(struct dk_models *models, bool for_candidates)
+{
+    for (size_t i = 0; i < models->count; i++) {
+        const struct dk_model *model = models->slots[i].serving;
+        size_t bytes = for_candidates ? candidates_workspace(models->engine, model)
+                                      : model_workspace(models->engine, model);
+        models->workspace_bytes = bytes > models->workspace_bytes ? bytes : models->workspace_bytes;
+    }
 }
 
 struct dk_models_extent dk_models_get_extent(const struct dk_models *models)

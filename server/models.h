@@ -51,11 +51,14 @@ struct dk_model *dk_models_acquire_at(struct dk_models *models, size_t index);
 size_t dk_models_count(const struct dk_models *models);
 void dk_model_release(struct dk_model *model); /* NULL-safe */
 /* Largest n, k and workspace over all models (0 without models). n, k and workspace are fixed by
- * dk_models_new; weights_bytes is what the serving versions hold now. */
+ * dk_models_new (and dk_models_size_workspace); weights_bytes is what the serving versions hold now. */
 struct dk_models_extent {
     uint64_t max_n, max_k;
     size_t workspace_bytes, weights_bytes;
 };
 struct dk_models_extent dk_models_get_extent(const struct dk_models *models);
+/* Size the workspace anew after tuning changed plans; `for_candidates`: for any plan that a later tuning may
+ * choose. Before any product: the loading thread. */
+void dk_models_size_workspace(struct dk_models *models, bool for_candidates);
 
 #endif

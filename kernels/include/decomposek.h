@@ -155,7 +155,8 @@ struct dk_tune_options {
     uint32_t repeat_count;   /* timings of each of the best; 0: 20 */
     bool is_forced;          /* measure also what the cache knows */
     bool is_only_remembered; /* leave the plans of `weights` as they are (they may be in use): for the cache only */
-    void (*on_bucket)(void *context, const struct dk_tune_result *result); /* after each bucket; or NULL */
+    /* After each bucket that was measured; false ends tuning with DK_CANCELLED. May be NULL. */
+    bool (*on_bucket)(void *context, const struct dk_tune_result *result);
     void *context;
 };
 /* Measure every candidate of every bucket that the plan cache does not know, with random weights of the same
