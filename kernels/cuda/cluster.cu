@@ -2,14 +2,18 @@
 #include "kernels/cuda/cluster.cuh"
 #include "kernels/cuda/variant.h"
 
+#define DK_KERNEL(...) reinterpret_cast<const void *>(&__VA_ARGS__)
 #define DK_CLUSTER(name, slots, groups, tiles, splits, steps, warps, is_long, note)                          \
     {#name,                                                                                                  \
      DK_FAMILY_CLUSTER,                                                                                      \
-     reinterpret_cast<const void *>(                                                                         \
-         &dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, is_long, false>),                   \
-     is_long ? nullptr                                                                                       \
-             : reinterpret_cast<const void *>(                                                               \
-                   &dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, false, true>),            \
+     {{DK_KERNEL(dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, is_long, false, false>),     \
+       DK_KERNEL(dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, is_long, false, true>)},     \
+      {is_long                                                                                               \
+           ? nullptr                                                                                         \
+           : DK_KERNEL(dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, false, true, false>),  \
+       is_long                                                                                               \
+           ? nullptr                                                                                         \
+           : DK_KERNEL(dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, false, true, true>)}}, \
      (tiles)*8 / (slots),                                                                                    \
      (groups)*16 / (slots),                                                                                  \
      splits,                                                                                                 \

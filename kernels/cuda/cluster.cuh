@@ -43,15 +43,26 @@ __device__ __forceinline__ void store_fragment(const float (&d)[4], uint32_t gro
     }
 }
 
+/* Blocks per SM asked of the compiler: without a number it saves registers by loading A piece after piece,
+ * each at the full latency (T=8: 0.3 us); with one too high it spills. */
+constexpr int min_blocks(int warps, int groups, int tiles, int steps, bool is_long)
+{
+    const int registers = 4 * steps * (2 * groups + tiles) + 4 * groups * tiles + 28;
+    const int blocks = (registers > 104 ? 14 : 28) / warps;
+    return blocks < 1 || is_long ? 1 : blocks;
+}
+
 /* grid (ceil(n / EXPERTS) * SPLITS, ceil(m / TOKENS)), cluster SPLITS along x, block of `warps` <= WARPS with
  * args.chunk_k == passes * warps * STEPS * 32 * SLOTS and SPLITS * chunk_k >= k; one pass unless IS_LONG.
  *   SLOTS   K slots among the mma's 8 row (and column) groups: 2 reads whole 128-byte lines
  *   GROUPS  mma row groups: EXPERTS = GROUPS * 16 / SLOTS
  *   TILES   mma column tiles: TOKENS = TILES * 8 / SLOTS
- *   IS_EXACT  warps == WARPS, SPLITS * chunk_k == k, n a multiple of EXPERTS: nothing to check
- * A row's sum does not depend on GROUPS and TILES, nor on the other rows. */
-template <int SLOTS, int GROUPS, int TILES, int SPLITS, int STEPS, int WARPS, bool IS_LONG, bool IS_EXACT>
-__global__ void __launch_bounds__(WARPS * 32) cluster_kernel(const __grid_constant__ dk_small_args args)
+ *   IS_EXACT  warps == WARPS, SPLITS * chunk_k == k == both strides, n a multiple of EXPERTS, m <= TOKENS:
+ * fewer checks A row's sum does not depend on GROUPS and TILES, nor on the other rows. */
+template <int SLOTS, int GROUPS, int TILES, int SPLITS, int STEPS, int WARPS, bool IS_LONG, bool IS_EXACT,
+          bool IS_LEAN>
+__global__ void __launch_bounds__(WARPS * 32, min_blocks(WARPS, GROUPS, TILES, STEPS, IS_LONG))
+    cluster_kernel(const __grid_constant__ dk_small_args args)
 {
     constexpr int kPerGroup = 8 / SLOTS; /* experts (and tokens) in 8 slots */
     constexpr int kExperts = GROUPS * 16 / SLOTS, kTokens = TILES * kPerGroup;
@@ -70,8 +81,12 @@ __global__ void __launch_bounds__(WARPS * 32) cluster_kernel(const __grid_consta
     const uint32_t end_k = IS_EXACT ? 0 : min(args.k, (rank + 1) * chunk_k);
     const uint32_t barrier = shared_address(&barrier_word);
     const uint32_t expert = expert0 + group / SLOTS;
+    static_assert(32 % kExperts == 0, "each thread keeps to one column");
+    constexpr uint32_t kExactK = SPLITS * WARPS * STEPS * kStepK;
+    const uint32_t w_stride = IS_EXACT ? kExactK : args.w_stride,
+                   a_stride = IS_EXACT ? kExactK : args.a_stride;
     const __nv_bfloat16 *w_row =
-        static_cast<const __nv_bfloat16 *>(args.w) + static_cast<size_t>(expert) * args.w_stride;
+        static_cast<const __nv_bfloat16 *>(args.w) + static_cast<size_t>(expert) * w_stride;
 
     uint4 w[STEPS][GROUPS][2];
     const auto load_w = [&](uint32_t k0) {
@@ -83,13 +98,14 @@ __global__ void __launch_bounds__(WARPS * 32) cluster_kernel(const __grid_consta
                 for (int half = 0; half < 2; ++half) {
                     const uint32_t k = k0 + s * kStepK, ahead = (g * 2 + half) * kPerGroup;
                     w[s][g][half] = IS_EXACT || (k < end_k && expert + ahead < args.n)
-                                        ? load_weights(w_row + static_cast<size_t>(ahead) * args.w_stride + k)
+                                        ? load_weights(w_row + static_cast<size_t>(ahead) * w_stride + k)
                                         : make_uint4(0, 0, 0, 0);
                 }
     };
     load_w(first_k);
     grid_dependency_trigger();
-    const uint32_t row0 = blockIdx.y * kTokens, m = min(args.m - row0, kTokens);
+    const uint32_t row0 = IS_EXACT ? 0 : blockIdx.y * kTokens,
+                   m = IS_EXACT ? args.m : min(args.m - row0, kTokens);
     const uint32_t owned = m > rank ? (m - rank + SPLITS - 1) / SPLITS : 0;
     if (thread == 0) {
         mbarrier_init(barrier, 1);
@@ -100,7 +116,7 @@ __global__ void __launch_bounds__(WARPS * 32) cluster_kernel(const __grid_consta
     grid_dependency_wait();
 
     const __nv_bfloat16 *a_rows =
-        static_cast<const __nv_bfloat16 *>(args.a) + static_cast<size_t>(row0) * args.a_stride;
+        static_cast<const __nv_bfloat16 *>(args.a) + static_cast<size_t>(row0) * a_stride;
     float d[GROUPS][TILES][4] = {};
     for (uint32_t k0 = first_k;;) {
         uint4 a[TILES][STEPS];
@@ -110,7 +126,7 @@ __global__ void __launch_bounds__(WARPS * 32) cluster_kernel(const __grid_consta
             for (int s = 0; s < STEPS; ++s) {
                 const uint32_t token = t * kPerGroup + group / SLOTS, k = k0 + s * kStepK;
                 a[t][s] = token < m && (IS_EXACT || k < end_k)
-                              ? load_activations(a_rows + static_cast<size_t>(token) * args.a_stride + k)
+                              ? load_activations(a_rows + static_cast<size_t>(token) * a_stride + k)
                               : make_uint4(0, 0, 0, 0);
             }
 #pragma unroll
@@ -131,6 +147,11 @@ __global__ void __launch_bounds__(WARPS * 32) cluster_kernel(const __grid_consta
             break;
         load_w(k0);
     }
+    /* All elements that a thread will finish are of one column: the block's threads are a multiple of
+     * kExperts. */
+    const uint32_t column = expert0 + thread % kExperts;
+    const float bias =
+        thread < owned * kExperts && (IS_EXACT || column < args.n) ? load_bias(args, column) : 0.0f;
 #pragma unroll
     for (int g = 0; g < GROUPS; ++g)
 #pragma unroll
@@ -141,26 +162,26 @@ __global__ void __launch_bounds__(WARPS * 32) cluster_kernel(const __grid_consta
     cluster_wait();
     /* Warps in order, then one message per element: messages are the cost, so they carry the block's sum. */
     for (uint32_t i = thread; i < m * kExperts; i += threads) {
-        const uint32_t token = i / kExperts, column = i % kExperts;
+        const uint32_t token = i / kExperts, place = i % kExperts;
         float sum = 0.0f;
 #pragma unroll
         for (int x = 0; x < WARPS; ++x)
-            sum += IS_EXACT || x < warps ? sums[x][token * kStride + column] : 0.0f;
+            sum += IS_EXACT || x < warps ? sums[x][token * kStride + place] : 0.0f;
         const uint32_t owner = token % SPLITS;
-        store_async(map_to_rank(shared_address(&inbox[token / SPLITS][rank][column]), owner), sum,
+        store_async(map_to_rank(shared_address(&inbox[token / SPLITS][rank][place]), owner), sum,
                     map_to_rank(barrier, owner));
     }
     /* A block that owns rows stays until all their parts are in, so no neighbour stores into memory that was
      * let go. */
     for (uint32_t i = thread; i < owned * kExperts; i += threads) {
         mbarrier_wait(barrier, 0);
-        const uint32_t slot = i / kExperts, column = i % kExperts;
+        const uint32_t slot = i / kExperts;
         float sum = 0.0f;
 #pragma unroll
         for (int x = 0; x < SPLITS; ++x)
-            sum += inbox[slot][x][column];
-        if (IS_EXACT || expert0 + column < args.n)
-            store_element(args, row0 + slot * SPLITS + rank, expert0 + column, sum);
+            sum += inbox[slot][x][thread % kExperts];
+        if (IS_EXACT || column < args.n)
+            store_element<IS_LEAN>(args, row0 + slot * SPLITS + rank, column, sum, bias);
     }
 }
 

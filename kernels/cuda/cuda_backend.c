@@ -1,4 +1,6 @@
 /* cuda_backend.c: the vtable of the CUDA backend: probe, upload, enqueue, and the host round trip. */
+#include <math.h>
+
 #include "kernels/backend.h"
 
 #include "kernels/cuda/cuda_device.h"
@@ -188,7 +190,8 @@ static cudaError_t enqueue_plan(const struct dk_cuda_device *device, const struc
         .n = (uint32_t)weights->base.n,
         .k = (uint32_t)weights->base.k,
         .chunk_k = cut.chunk_k,
-        .epilogue = (uint16_t)call->epilogue,
+        .floor = call->epilogue == DK_EPILOGUE_RELU ? 0.0f : -INFINITY,
+        .is_sigmoid = call->epilogue == DK_EPILOGUE_SIGMOID,
         .is_c_bf16 = call->c_dtype == DK_BF16,
     };
     return dk_launch_variant(variant, &cut, &args, plan->is_dependent, stream);

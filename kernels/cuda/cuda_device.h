@@ -19,8 +19,8 @@ struct dk_cuda_device {
     uint32_t max_tokens;
     struct dk_cuda_plan_rules rules; /* constant once open */
     struct dk_cublas *cublas;
-    atomic_bool is_failed;           /* set by a sticky error: every later call answers DK_DEVICE_FAILED */
-    pthread_mutex_t run_mutex;       /* one dk_run_host at a time: the lane below is shared */
+    atomic_bool is_failed;     /* set by a sticky error: every later call answers DK_DEVICE_FAILED */
+    pthread_mutex_t run_mutex; /* one dk_run_host at a time: the lane below is shared */
     cudaStream_t stream;
     cudaEvent_t kernel_start, kernel_stop;
     void *d_staging; /* A rows, then C rows, then a bias of this lane */

@@ -93,13 +93,13 @@ static const struct preference preferences[] = {
     {16, "cluster_16x16_x16_s2"},
     {16, "cluster_16x16_x16"},
     {16, "cluster_16x16_x8"},
-    {64, "cluster_32x16_x16"},
+    {64, "cluster_16x16_x16"},
     {64, "cluster_16x16_x8"},
     {64, "cluster_16x16_x16_long"},
     {64, "cluster_16x16_x8_long"},
 };
 static const char *const invariant_preferences[] = {
-    "cluster_4x16_x16",      "cluster_8x16_x16",       "cluster_16x16_x16", "cluster_32x16_x16",
+    "cluster_4x16_x16",      "cluster_8x16_x16",       "cluster_16x16_x16", "cluster_16x16_x16",
     "cluster_4x16_x16_long", "cluster_16x16_x16_long", "cluster_16x16_x8",  "cluster_16x16_x8_long"};
 
 static bool choose_invariant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,

@@ -2,11 +2,14 @@
 #include "kernels/cuda/diagonal.cuh"
 #include "kernels/cuda/variant.h"
 
+#define DK_KERNEL(...) reinterpret_cast<const void *>(&__VA_ARGS__)
 #define DK_DIAGONAL(name, rows, steps, warps, note)                                                          \
     {#name,                                                                                                  \
      DK_FAMILY_DIAGONAL,                                                                                     \
-     reinterpret_cast<const void *>(&dk::diagonal_kernel<rows, steps, warps, false>),                        \
-     reinterpret_cast<const void *>(&dk::diagonal_kernel<rows, steps, warps, true>),                         \
+     {{DK_KERNEL(dk::diagonal_kernel<rows, steps, warps, false, false>),                                     \
+       DK_KERNEL(dk::diagonal_kernel<rows, steps, warps, false, true>)},                                     \
+      {DK_KERNEL(dk::diagonal_kernel<rows, steps, warps, true, false>),                                      \
+       DK_KERNEL(dk::diagonal_kernel<rows, steps, warps, true, true>)}},                                     \
      rows,                                                                                                   \
      2,                                                                                                      \
      1,                                                                                                      \

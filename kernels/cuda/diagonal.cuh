@@ -10,10 +10,11 @@
 namespace dk
 {
 
-/* grid ceil(n / 2); block of `warps` <= WARPS with warps * STEPS * 256 >= k (== k when IS_EXACT); m <= ROWS.
+/* grid ceil(n / 2); block of `warps` <= WARPS with warps * STEPS * 256 >= k ; m <= ROWS.
+ * IS_EXACT: warps * STEPS * 256 == k == both strides, n even, m == ROWS: nothing to check.
  * A lane's 16 bytes are one fragment: K order is free as long as W and A share it. Lanes of a warp read 512
  * contiguous bytes. */
-template <int ROWS, int STEPS, int WARPS, bool IS_EXACT>
+template <int ROWS, int STEPS, int WARPS, bool IS_EXACT, bool IS_LEAN>
 __global__ void __launch_bounds__(WARPS * 32) diagonal_kernel(const __grid_constant__ dk_small_args args)
 {
     constexpr int kStepK = 256;
@@ -26,10 +27,12 @@ __global__ void __launch_bounds__(WARPS * 32) diagonal_kernel(const __grid_const
     const uint32_t n0 = blockIdx.x * 2;
     /* An odd n repeats its last expert and does not store it twice. */
     const uint32_t n1 = IS_EXACT ? n0 + 1 : min(n0 + 1, args.n - 1);
-    const __nv_bfloat16 *w0 =
-        static_cast<const __nv_bfloat16 *>(args.w) + static_cast<size_t>(n0) * args.w_stride;
-    const __nv_bfloat16 *w1 =
-        static_cast<const __nv_bfloat16 *>(args.w) + static_cast<size_t>(n1) * args.w_stride;
+    static_assert(WARPS % 2 == 0, "see exact_bias");
+    constexpr uint32_t kExactK = WARPS * STEPS * kStepK;
+    const uint32_t w_stride = IS_EXACT ? kExactK : args.w_stride,
+                   a_stride = IS_EXACT ? kExactK : args.a_stride;
+    const __nv_bfloat16 *w0 = static_cast<const __nv_bfloat16 *>(args.w) + static_cast<size_t>(n0) * w_stride;
+    const __nv_bfloat16 *w1 = static_cast<const __nv_bfloat16 *>(args.w) + static_cast<size_t>(n1) * w_stride;
     uint4 w[STEPS][2];
 #pragma unroll
     for (int s = 0; s < STEPS; ++s) {
@@ -46,11 +49,13 @@ __global__ void __launch_bounds__(WARPS * 32) diagonal_kernel(const __grid_const
 #pragma unroll
         for (int s = 0; s < STEPS; ++s) {
             const uint32_t k = first_k + s * kStepK;
-            a[r][s] = (IS_EXACT || k < args.k) && (ROWS == 1 || r < args.m)
+            a[r][s] = IS_EXACT || (k < args.k && (ROWS == 1 || r < args.m))
                           ? load_activations(static_cast<const __nv_bfloat16 *>(args.a) +
-                                             static_cast<size_t>(r) * args.a_stride + k)
+                                             static_cast<size_t>(r) * a_stride + k)
                           : make_uint4(0, 0, 0, 0);
         }
+    /* WARPS is even: all sums that a warp finishes are of one expert. */
+    const float exact_bias = IS_EXACT ? load_bias(args, n0 + warp % 2) : 0.0f;
     float d[ROWS][4] = {};
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
@@ -78,8 +83,8 @@ __global__ void __launch_bounds__(WARPS * 32) diagonal_kernel(const __grid_const
         for (int distance = 16; distance > 0; distance >>= 1)
             sum += __shfl_xor_sync(0xffffffffu, sum, distance);
         const uint32_t row = i / 2, column = n0 + i % 2;
-        if (lane == 0 && (ROWS == 1 || row < args.m) && (IS_EXACT || column < args.n))
-            store_element(args, row, column, sum);
+        if (lane == 0 && (IS_EXACT || (row < args.m && column < args.n)))
+            store_element<IS_LEAN>(args, row, column, sum, IS_EXACT ? exact_bias : load_bias(args, column));
     }
 }
 

@@ -2,11 +2,14 @@
 #include "kernels/cuda/dot.cuh"
 #include "kernels/cuda/variant.h"
 
+#define DK_KERNEL(...) reinterpret_cast<const void *>(&__VA_ARGS__)
 #define DK_DOT(name, rows, vectors, threads, note)                                                           \
     {#name,                                                                                                  \
      DK_FAMILY_DOT,                                                                                          \
-     reinterpret_cast<const void *>(&dk::dot_kernel<rows, vectors, threads, false>),                         \
-     reinterpret_cast<const void *>(&dk::dot_kernel<rows, vectors, threads, true>),                          \
+     {{DK_KERNEL(dk::dot_kernel<rows, vectors, threads, false, false>),                                      \
+       DK_KERNEL(dk::dot_kernel<rows, vectors, threads, false, true>)},                                      \
+      {DK_KERNEL(dk::dot_kernel<rows, vectors, threads, true, false>),                                       \
+       DK_KERNEL(dk::dot_kernel<rows, vectors, threads, true, true>)}},                                      \
      rows,                                                                                                   \
      1,                                                                                                      \
      1,                                                                                                      \

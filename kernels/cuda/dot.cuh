@@ -9,17 +9,19 @@
 namespace dk
 {
 
-/* grid n; block a multiple of 32 with VECTORS * 8 * blockDim >= k (== k when IS_EXACT); m <= ROWS.
+/* grid n; block a multiple of 32 with VECTORS * 8 * blockDim >= k ; m <= ROWS.
+ * IS_EXACT: THREADS * VECTORS * 8 == k == both strides, m == ROWS: nothing to check.
  * Weights are requested first, then the next kernel is let in, and only then does this one wait for the
  * kernel before it: with the trigger before the loads or at the end a chain of layers is a third slower. */
-template <int ROWS, int VECTORS, int THREADS, bool IS_EXACT>
+template <int ROWS, int VECTORS, int THREADS, bool IS_EXACT, bool IS_LEAN>
 __global__ void __launch_bounds__(THREADS) dot_kernel(const __grid_constant__ dk_small_args args)
 {
     constexpr int kWarps = THREADS / 32;
     __shared__ float sums[ROWS][kWarps + 1];
     const uint32_t thread = threadIdx.x, threads = IS_EXACT ? THREADS : blockDim.x, vector_count = args.k / 8;
-    const uint4 *w =
-        static_cast<const uint4 *>(args.w) + static_cast<size_t>(blockIdx.x) * (args.w_stride / 8);
+    const uint32_t w_stride = IS_EXACT ? THREADS * VECTORS : args.w_stride / 8;
+    const uint32_t a_stride = IS_EXACT ? THREADS * VECTORS : args.a_stride / 8;
+    const uint4 *w = static_cast<const uint4 *>(args.w) + static_cast<size_t>(blockIdx.x) * w_stride;
     const uint4 *a = static_cast<const uint4 *>(args.a);
     uint4 wv[VECTORS];
 #pragma unroll
@@ -36,31 +38,35 @@ __global__ void __launch_bounds__(THREADS) dot_kernel(const __grid_constant__ dk
         for (int v = 0; v < VECTORS; ++v) {
             const uint32_t i = thread + v * threads;
             /* A zero beyond k on both sides: 0 * 0, never 0 * infinity. */
-            av[r][v] = (IS_EXACT || i < vector_count) && (ROWS == 1 || r < args.m)
-                           ? load_activations(a + static_cast<size_t>(r) * (args.a_stride / 8) + i)
+            av[r][v] = IS_EXACT || (i < vector_count && (ROWS == 1 || r < args.m))
+                           ? load_activations(a + static_cast<size_t>(r) * a_stride + i)
                            : make_uint4(0, 0, 0, 0);
         }
+    const float bias = load_bias(args, blockIdx.x);
+    float sum[ROWS] = {};
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-        float sum = 0.0f;
+    for (int v = 0; v < VECTORS; ++v)
 #pragma unroll
-        for (int v = 0; v < VECTORS; ++v) {
+        for (int r = 0; r < ROWS; ++r) {
             const uint32_t x[4] = {av[r][v].x, av[r][v].y, av[r][v].z, av[r][v].w};
             const uint32_t y[4] = {wv[v].x, wv[v].y, wv[v].z, wv[v].w};
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                sum = fmaf(low_half(x[i]), low_half(y[i]), sum);
-                sum = fmaf(high_half(x[i]), high_half(y[i]), sum);
+                sum[r] = fmaf(low_half(x[i]), low_half(y[i]), sum[r]);
+                sum[r] = fmaf(high_half(x[i]), high_half(y[i]), sum[r]);
             }
         }
 #pragma unroll
-        for (int distance = 16; distance > 0; distance >>= 1)
-            sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-        if (thread % 32 == 0)
-            sums[r][thread / 32] = sum;
-    }
+    for (int distance = 16; distance > 0; distance >>= 1)
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+            sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], distance);
+    if (thread % 32 == 0)
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+            sums[r][thread / 32] = sum[r];
     __syncthreads();
-    if (thread < ROWS && (ROWS == 1 || thread < args.m)) {
+    if (thread < ROWS && (IS_EXACT || ROWS == 1 || thread < args.m)) {
         const uint32_t warps = threads / 32;
         float even = 0.0f, odd = 0.0f;
 #pragma unroll
@@ -70,7 +76,7 @@ __global__ void __launch_bounds__(THREADS) dot_kernel(const __grid_constant__ dk
             if (i + 1 < kWarps && (IS_EXACT || i + 1 < warps))
                 odd += sums[thread][i + 1];
         }
-        store_element(args, thread, blockIdx.x, even + odd);
+        store_element<IS_LEAN>(args, thread, blockIdx.x, even + odd, bias);
     }
 }
 

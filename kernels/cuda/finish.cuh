@@ -11,27 +11,43 @@
 namespace dk
 {
 
-__device__ __forceinline__ float apply_epilogue(float value, uint32_t epilogue)
+/* Within 1 ulp, without the long way round of a division. */
+__device__ __forceinline__ float reciprocal(float value)
 {
-    if (epilogue == DK_EPILOGUE_RELU)
-        return value < 0.0f ? 0.0f : value; /* keeps NaN */
-    if (epilogue == DK_EPILOGUE_SIGMOID)
-        return 1.0f / (1.0f + expf(-value));
-    return value;
+    float result;
+    asm("rcp.approx.f32 %0, %1;" : "=f"(result) : "f"(value));
+    return result;
 }
 
-/* The types are run-time values: measured, the branches cost nothing behind a reduction across threads. */
-__device__ __forceinline__ void store_element(const dk_small_args &args, uint32_t row, uint32_t column,
-                                              float sum)
+__device__ __forceinline__ float sigmoid(float value)
 {
-    if (args.bias != nullptr)
-        sum += args.bias[column];
-    sum = apply_epilogue(sum, args.epilogue);
+    return reciprocal(1.0f + expf(-value));
+}
+
+/* Asked for before a kernel waits for its last sums, so that it is there when they are. */
+__device__ __forceinline__ float load_bias(const dk_small_args &args, uint32_t column)
+{
+    return args.bias != nullptr ? args.bias[column] : 0.0f;
+}
+
+/* IS_LEAN: C is fp32 and there is no sigmoid. The code of the other case, even when it is jumped over, costs
+ * 0.1 us of 2.5. */
+template <bool IS_LEAN>
+__device__ __forceinline__ void store_element(const dk_small_args &args, uint32_t row, uint32_t column,
+                                              float sum, float bias)
+{
+    const float biased = sum + bias;
+    float value = biased < args.floor ? args.floor : biased; /* keeps NaN */
     const size_t at = static_cast<size_t>(row) * args.c_stride + column;
-    if (args.is_c_bf16)
-        static_cast<__nv_bfloat16 *>(args.c)[at] = __float2bfloat16_rn(sum);
-    else
-        static_cast<float *>(args.c)[at] = sum;
+    if constexpr (!IS_LEAN) {
+        if (args.is_sigmoid)
+            value = sigmoid(value);
+        if (args.is_c_bf16) {
+            static_cast<__nv_bfloat16 *>(args.c)[at] = __float2bfloat16_rn(value);
+            return;
+        }
+    }
+    static_cast<float *>(args.c)[at] = value;
 }
 
 /* The two bf16 of a word, exactly, as fp32. */

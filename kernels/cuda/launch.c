@@ -38,8 +38,11 @@ static bool prepare_kernel(const struct dk_variant *variant, const void *kernel)
 
 bool dk_launch_prepare(const struct dk_variant *variant)
 {
-    bool is_usable = prepare_kernel(variant, variant->kernel) &&
-                     (variant->exact_kernel == NULL || prepare_kernel(variant, variant->exact_kernel));
+    bool is_usable = true;
+    for (int is_exact = 0; is_exact < 2; is_exact++)
+        for (int is_lean = 0; is_lean < 2; is_lean++)
+            if (variant->kernels[is_exact][is_lean] != NULL)
+                is_usable = is_usable && prepare_kernel(variant, variant->kernels[is_exact][is_lean]);
     (void)cudaGetLastError(); /* a refusal was the answer, not a failure */
     return is_usable;
 }
@@ -62,6 +65,8 @@ cudaError_t dk_launch_variant(const struct dk_variant *variant, const struct dk_
                                  .numAttrs = count};
     struct dk_small_args copy = *args;
     void *parameters[] = {&copy};
-    bool is_exact = shape->is_exact && variant->exact_kernel != NULL;
-    return cudaLaunchKernelExC(&config, is_exact ? variant->exact_kernel : variant->kernel, parameters);
+    bool is_exact =
+        shape->is_exact && !variant->is_long && args->a_stride == args->k && args->w_stride == args->k;
+    bool is_lean = !args->is_sigmoid && !args->is_c_bf16;
+    return cudaLaunchKernelExC(&config, variant->kernels[is_exact][is_lean], parameters);
 }

@@ -121,6 +121,13 @@ __device__ __forceinline__ void store(__half *c, float value)
     *c = __float2half_rn(value);
 }
 
+__device__ __forceinline__ float apply_epilogue(float value, uint32_t epilogue)
+{
+    if (epilogue == DK_EPILOGUE_SIGMOID)
+        return dk::sigmoid(value);
+    return epilogue == DK_EPILOGUE_RELU && value < 0.0f ? 0.0f : value; /* keeps NaN */
+}
+
 template <int WIDTH> struct Partial;
 template <> struct Partial<1> {
     float v[1];
@@ -155,7 +162,7 @@ __global__ void __launch_bounds__(kReduceThreads)
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {
             const float value = bias != nullptr ? sum.v[j] + bias[column + j] : sum.v[j];
-            store(c + row * c_row_elements + column + j, dk::apply_epilogue(value, epilogue));
+            store(c + row * c_row_elements + column + j, apply_epilogue(value, epilogue));
         }
     }
 }

@@ -43,7 +43,8 @@ bool dk_variant_fit(const struct dk_variant *variant, uint64_t m, uint64_t n, ui
         .warps = (uint32_t)warps,
         .chunk_k = (uint32_t)(chunk_k < k ? chunk_k : k),
         .split_k = (uint32_t)dk_ceil_div(k, chunk_k),
-        .is_exact = warps == variant->warps && chunk_k * variant->splits == k && n % variant->columns == 0,
+        .is_exact = warps == variant->warps && chunk_k * variant->splits == k && n % variant->columns == 0 &&
+                    (variant->is_row_tiled ? m <= variant->rows : m == variant->rows),
     };
     return true;
 }

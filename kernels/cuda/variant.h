@@ -16,16 +16,17 @@ enum dk_variant_family { DK_FAMILY_DOT, DK_FAMILY_DIAGONAL, DK_FAMILY_CLUSTER };
 struct dk_variant {
     const char *name;
     enum dk_variant_family family;
-    const void *kernel;       /* any k it covers, any n */
-    const void *exact_kernel; /* whole tiles only: no bounds to check */
-    uint32_t rows, columns;   /* tile of C that one block (or cluster) finishes */
-    uint32_t splits;          /* blocks along K: the cluster's size */
-    uint32_t warps;           /* most of a block, and all of an exact one */
-    uint32_t warp_k;          /* K that one warp covers in one pass */
-    bool is_long;             /* makes as many passes as k needs; the others make one */
-    bool is_row_tiled;        /* takes any m, tile after tile; the others take m <= rows */
-    uint32_t tree;            /* equal trees add a row's products up in the same order */
-    const char *note;         /* where it won, or why it is kept */
+    /* [is_exact][is_lean]. Exact: whole tiles and dense rows of A only, so that bounds are known. Lean: C is
+     * fp32, and no sigmoid. No exact kernels where is_long. */
+    const void *kernels[2][2];
+    uint32_t rows, columns; /* tile of C that one block (or cluster) finishes */
+    uint32_t splits;        /* blocks along K: the cluster's size */
+    uint32_t warps;         /* most of a block, and all of an exact one */
+    uint32_t warp_k;        /* K that one warp covers in one pass */
+    bool is_long;           /* makes as many passes as k needs; the others make one */
+    bool is_row_tiled;      /* takes any m, tile after tile; the others take m <= rows */
+    uint32_t tree;          /* equal trees add a row's products up in the same order */
+    const char *note;       /* where it won, or why it is kept */
 };
 
 extern const struct dk_variant dk_dot_variants[], dk_diagonal_variants[], dk_cluster_variants[];
@@ -42,7 +43,7 @@ struct dk_variant_shape {
     uint32_t warps;
     uint32_t chunk_k; /* K per block; split_k blocks have work, the rest of the cluster adds zeros */
     uint32_t split_k;
-    bool is_exact;
+    bool is_exact; /* whole tiles; the exact kernel also wants dense rows */
 };
 /* False when the variant cannot compute m rows of [k, n]. Types and alignment are the caller's. */
 bool dk_variant_fit(const struct dk_variant *variant, uint64_t m, uint64_t n, uint64_t k,
