@@ -94,16 +94,27 @@ static void tune_all(struct progress *progress, bool is_only_remembered)
     }
 }
 
-static void log_origins(const struct dk_daemon *daemon)
+/* Cached plans that cannot be used, before tuning finds others. */
+static void log_unknown(const struct dk_model *model)
+{
+    struct dk_plan_origin origin = dk_plan_get_origin(model->weights);
+    if (origin.unknown_count > 0)
+        dk_log(DK_LOG_WARN, "plan_cache_unknown", "model=%s plans=%u reason=%s", model->name,
+               origin.unknown_count, "this build and device offer no such plans");
+}
+
+static void log_tuned(const struct dk_model *model)
+{
+    struct dk_plan_origin origin = dk_plan_get_origin(model->weights);
+    if (origin.tuned_count > 0)
+        dk_log(DK_LOG_INFO, "plans_tuned", "model=%s plans=%u", model->name, origin.tuned_count);
+}
+
+static void log_models(const struct dk_daemon *daemon, void (*log_model)(const struct dk_model *model))
 {
     for (size_t i = 0; i < dk_models_count(daemon->models); i++) {
         struct dk_model *model = dk_models_acquire_at(daemon->models, i);
-        struct dk_plan_origin origin = dk_plan_get_origin(model->weights);
-        if (origin.unknown_count > 0)
-            dk_log(DK_LOG_WARN, "plan_cache_unknown", "model=%s plans=%u reason=%s", model->name,
-                   origin.unknown_count, "this build and device offer no such plans");
-        if (origin.tuned_count > 0)
-            dk_log(DK_LOG_INFO, "plans_tuned", "model=%s plans=%u", model->name, origin.tuned_count);
+        log_model(model);
         dk_model_release(model);
     }
 }
@@ -111,9 +122,10 @@ static void log_origins(const struct dk_daemon *daemon)
 void dk_tuning_run(struct dk_daemon *daemon)
 {
     struct progress progress = {.daemon = daemon};
+    log_models(daemon, log_unknown);
     if (daemon->config->tune == DK_TUNE_STARTUP)
         tune_all(&progress, false);
-    log_origins(daemon);
+    log_models(daemon, log_tuned);
     dk_models_size_workspace(daemon->models, daemon->config->tune == DK_TUNE_BACKGROUND);
 }
 
