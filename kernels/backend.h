@@ -51,8 +51,8 @@ struct dk_backend {
     dk_status (*run_host)(struct dk_backend_device *device, const struct dk_backend_weights *weights,
                           const struct dk_plan *plan, const struct dk_call *call, uint64_t *kernel_ns,
                           struct dk_error *error);
-    /* dk_plan_measure with its counts filled in; weights are measure->weight_count backend weights. NULL: timed
-     * through run_host. */
+    /* dk_plan_measure with its counts filled in; weights are measure->weight_count backend weights. NULL:
+     * timed through run_host. */
     dk_status (*measure)(struct dk_backend_device *device, const struct dk_backend_weights *const *weights,
                          const struct dk_measure *measure, const struct dk_plan *plan, double *out_ns,
                          struct dk_error *error);

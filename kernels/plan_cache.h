@@ -70,10 +70,4 @@ void dk_plan_cache_put(struct dk_plan_cache *cache, const struct dk_plan_key *ke
  * DK_IO_ERROR with the reason. */
 dk_status dk_plan_cache_save(struct dk_plan_cache *cache, const char *path, struct dk_error *error);
 
-/* $XDG_CACHE_HOME/decomposek/plans, else $HOME/.cache/decomposek/plans. False when neither variable names an
- * absolute path or the result does not fit: then there is no cache. Creates nothing. */
-bool dk_plan_cache_default_path(char *out, size_t size);
-/* Creates the folders `path` lies in, as far as they are missing, private to the user. */
-dk_status dk_plan_cache_make_folder(const char *path, struct dk_error *error);
-
 #endif

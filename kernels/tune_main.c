@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "decomposek.h"
-#include "kernels/plan_cache.h"
 
 enum { MAX_SHAPES = 64, EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DEVICE = 3 };
 

@@ -42,7 +42,7 @@ struct dk_daemon {
     struct dk_executor *executor;
     struct dk_body_readers *readers;
     struct dk_tuning *tuning; /* NULL unless plans are measured in the background */
-    uint64_t max_body_bytes; /* largest body of a compute request */
+    uint64_t max_body_bytes;  /* largest body of a compute request */
 
     _Atomic int state;           /* enum dk_daemon_state */
     _Atomic size_t answer_bytes; /* copies of results that are being sent, see DK_ANSWER_BYTES_MAX */

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/plan_cache.h"
 #include "server/daemon.h"
 #include "server/log.h"
 #include "server/models.h"

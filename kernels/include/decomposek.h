@@ -118,8 +118,9 @@ DK_API uint32_t dk_plan_candidates(const struct dk_weights *weights, uint64_t m,
  */
 DK_API dk_status dk_plan_set(struct dk_weights *weights, uint32_t bucket_index, const struct dk_plan *plan,
                              struct dk_error *error);
-/* Where the plans of these weights come from: buckets with a plan from the cache or the tuner, and cached plans
- * that were ignored because this build and device offer no such plan. The other buckets use built-in plans. */
+/* Where the plans of these weights come from: buckets with a plan from the cache or the tuner, and cached
+ * plans that were ignored because this build and device offer no such plan. The other buckets use built-in
+ * plans. */
 struct dk_plan_origin {
     uint32_t tuned_count, unknown_count;
 };
@@ -135,10 +136,10 @@ struct dk_measure {
     uint32_t chain_count;  /* calls back to back in one timing; 0: weight_count */
     uint32_t repeat_count; /* timings, of which the median counts; 0: 20 */
 };
-/* Nanoseconds of one call under `plan`, a candidate for `m` rows: the median over timings of a chain of calls on
- * random data, divided by its length. CUDA: a replayed graph between device events, on a stream of its own. CPU:
- * the time of the calls. Allocates and synchronises; not the hot path. DK_UNSUPPORTED when the plan cannot serve
- * such a call. */
+/* Nanoseconds of one call under `plan`, a candidate for `m` rows: the median over timings of a chain of calls
+ * on random data, divided by its length. CUDA: a replayed graph between device events, on a stream of its
+ * own. CPU: the time of the calls. Allocates and synchronises; not the hot path. DK_UNSUPPORTED when the plan
+ * cannot serve such a call. */
 DK_API dk_status dk_plan_measure(const struct dk_measure *measure, const struct dk_plan *plan, double *out_ns,
                                  struct dk_error *error);
 
@@ -154,17 +155,25 @@ struct dk_tune_options {
     uint64_t max_rows;       /* largest m to tune for; 0: max_tokens */
     uint32_t repeat_count;   /* timings of each of the best; 0: 20 */
     bool is_forced;          /* measure also what the cache knows */
-    bool is_only_remembered; /* leave the plans of `weights` as they are (they may be in use): for the cache only */
+    bool is_only_remembered; /* leave the plans of `weights` as they are (they may be in use): for the cache
+                                only */
     /* After each bucket that was measured; false ends tuning with DK_CANCELLED. May be NULL. */
     bool (*on_bucket)(void *context, const struct dk_tune_result *result);
     void *context;
 };
 /* Measure every candidate of every bucket that the plan cache does not know, with random weights of the same
- * shape and type beyond the last-level cache and A of the weights' type, C fp32; use the fastest, and write the
- * cache file if the engine has one. Takes seconds on CUDA. Not while a call with `weights` is under way, unless
- * is_only_remembered. A cache that cannot be written is DK_IO_ERROR, with the plans in use all the same. */
+ * shape and type beyond the last-level cache and A of the weights' type, C fp32; use the fastest, and write
+ * the cache file if the engine has one. Takes seconds on CUDA. Not while a call with `weights` is under way,
+ * unless is_only_remembered. A cache that cannot be written is DK_IO_ERROR, with the plans in use all the
+ * same. */
 DK_API dk_status dk_weights_tune(struct dk_weights *weights, const struct dk_tune_options *options,
                                  struct dk_error *error);
+
+/* The usual place of a plan cache: $XDG_CACHE_HOME/decomposek/plans, else $HOME/.cache/decomposek/plans.
+ * False when neither variable names an absolute path or the result does not fit. Creates nothing. */
+DK_API bool dk_plan_cache_default_path(char *out, size_t size);
+/* Creates the folders that `path` lies in, as far as they are missing, private to the user. DK_IO_ERROR. */
+DK_API dk_status dk_plan_cache_make_folder(const char *path, struct dk_error *error);
 
 /* Bytes that are enough for any product of 1..m rows of these weights (never falls as m grows; may be 0: then
  * workspace may be NULL); 0 for m = 0 or m > max_tokens. Enqueue never allocates. */

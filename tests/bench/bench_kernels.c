@@ -245,11 +245,20 @@ static void run_tokens(struct bench *bench, uint32_t m)
     fflush(stdout);
 }
 
+enum { SPIN_CYCLES = 2000000 };
+
+static bool enqueue_spin(void *context, unsigned index, cudaStream_t stream)
+{
+    (void)context;
+    (void)index;
+    return bench_spin_enqueue(SPIN_CYCLES, stream) == cudaSuccess;
+}
+
 static void print_floors(const struct bench *bench)
 {
-    printf("floors: empty node %.2f/%.2f, reading the weights %.2f/%.2f (pdl0/pdl1, cold)\n",
+    printf("floors: empty node %.2f/%.2f, reading the weights %.2f/%.2f (pdl0/pdl1, cold); %.0f MHz\n",
            time_floor(bench, false, false), time_floor(bench, true, false), time_floor(bench, false, true),
-           time_floor(bench, true, true));
+           time_floor(bench, true, true), SPIN_CYCLES / bench_chain_us(enqueue_spin, NULL, 1, 5));
 }
 
 static uint32_t largest_tokens(const struct options *options)

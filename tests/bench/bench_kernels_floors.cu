@@ -46,6 +46,13 @@ __global__ void __launch_bounds__(kReadThreads)
         *sink = folded;
 }
 
+__global__ void spin_kernel(long long cycles)
+{
+    const long long start = clock64();
+    while (clock64() - start < cycles) {
+    }
+}
+
 __global__ void producer_kernel(uint4 *a, const uint4 *x, size_t row_vectors)
 {
     release_consumer();
@@ -84,6 +91,11 @@ extern "C" cudaError_t bench_read_enqueue(const void *d_weights, size_t bytes, v
     const size_t count = bytes / 16, each = kReadThreads * kReadVectors;
     return launch(read_kernel, static_cast<unsigned>((count + each - 1) / each), kReadThreads, is_dependent,
                   stream, static_cast<const uint4 *>(d_weights), count, static_cast<uint32_t *>(d_sink));
+}
+
+extern "C" cudaError_t bench_spin_enqueue(long long cycles, cudaStream_t stream)
+{
+    return launch(spin_kernel, 132, 128, false, stream, cycles);
 }
 
 extern "C" cudaError_t bench_producer_enqueue(void *d_a, const void *d_x, unsigned rows, size_t row_bytes,

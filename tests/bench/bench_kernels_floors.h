@@ -16,6 +16,8 @@ cudaError_t bench_empty_enqueue(bool is_dependent, cudaStream_t stream);
  * bytes. */
 cudaError_t bench_read_enqueue(const void *d_weights, size_t bytes, void *d_sink, bool is_dependent,
                                cudaStream_t stream);
+/* Occupies the device for `cycles` of its clock: over the time it took, the clock that the device runs at. */
+cudaError_t bench_spin_enqueue(long long cycles, cudaStream_t stream);
 /* One block a row: d_a[rows, row_bytes] = d_x. row_bytes is a multiple of 16. */
 cudaError_t bench_producer_enqueue(void *d_a, const void *d_x, unsigned rows, size_t row_bytes,
                                    bool is_dependent, cudaStream_t stream);
