@@ -35,6 +35,7 @@ def is_library(row):
 
 def fastest(rows, wanted):
     found = [row for row in rows if wanted(row)]
+    found = [row for row in found if row["hot_us"] > 0] or found  # the choice of the run: timed again, hot too
     return min(found, key=lambda row: row["cold_us"]) if found else None
 
 
