@@ -110,7 +110,8 @@ __global__ void __launch_bounds__(WARPS * 32, min_blocks(WARPS, GROUPS, TILES, S
     if (thread == 0) {
         mbarrier_init(barrier, 1);
         mbarrier_init_fence();
-        mbarrier_arrive_expect(barrier, owned * SPLITS * kExperts * sizeof(float));
+        if (owned > 0)
+            mbarrier_arrive_expect(barrier, owned * SPLITS * kExperts * sizeof(float));
     }
     cluster_arrive_relaxed(); /* waited for below, before the first store into a neighbour */
     grid_dependency_wait();
@@ -151,7 +152,7 @@ __global__ void __launch_bounds__(WARPS * 32, min_blocks(WARPS, GROUPS, TILES, S
      * kExperts. */
     const uint32_t column = expert0 + thread % kExperts;
     const float bias =
-        thread < owned * kExperts && (IS_EXACT || column < args.n) ? load_bias(args, column) : 0.0f;
+        thread < owned * kExperts && (IS_EXACT || column < args.n) ? load_bias<IS_LEAN>(args, column) : 0.0f;
 #pragma unroll
     for (int g = 0; g < GROUPS; ++g)
 #pragma unroll

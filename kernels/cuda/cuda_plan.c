@@ -44,7 +44,7 @@ void dk_cuda_plan_two_launch(const struct dk_cuda_plan_rules *rules, const struc
 /* The tree that every m shares under batch invariance: one wide enough for k, the first in this order. */
 static uint32_t invariant_tree(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape)
 {
-    static const char *const widest[] = {"cluster_16x16_x16", "cluster_16x16_x8", "cluster_16x16_x16_long",
+    static const char *const widest[] = {"cluster_16x8_x8_s2", "cluster_16x16_x16_long",
                                          "cluster_16x16_x8_long"};
     for (size_t i = 0; i < sizeof widest / sizeof widest[0]; i++) {
         uint32_t index = dk_variant_find(widest[i]);
@@ -75,32 +75,54 @@ static bool make_variant(const struct dk_cuda_plan_rules *rules, const struct dk
     return true;
 }
 
-/* The fastest known first; the first that fits is taken. */
+/* What was fastest on an H200 (README.md), first match first; whatever no row suits goes to the two launches.
+ */
 struct preference {
-    uint32_t rows; /* buckets up to here */
+    uint32_t rows;  /* buckets up to here */
+    uint32_t modes; /* PLAIN, DEPENDENT or both: a chain of dependent launches has favourites of its own */
+    uint32_t min_k, max_n; /* 0: any */
     const char *variant;
 };
+enum { PLAIN = 1, DEPENDENT = 2, BOTH = 3, LONG_K = 5121 };
 static const struct preference preferences[] = {
-    {1, "dot_1x1_v2"},
-    {1, "dot_1x1_v4"},
-    {2, "dot_2x1_v1"},
-    {2, "dot_2x1_v2"},
-    {4, "cluster_4x16_x16"},
-    {4, "diagonal_4x2_s1"},
-    {4, "diagonal_4x2_s2"},
-    {8, "cluster_8x16_x16"},
-    {8, "cluster_8x16_x8"},
-    {16, "cluster_16x16_x16_s2"},
-    {16, "cluster_16x16_x16"},
-    {16, "cluster_16x16_x8"},
-    {64, "cluster_16x16_x16"},
-    {64, "cluster_16x16_x8"},
-    {64, "cluster_16x16_x16_long"},
-    {64, "cluster_16x16_x8_long"},
+    {1, PLAIN, 0, 256, "dot_1x1_v1"},
+    {1, PLAIN, 0, 0, "dot_1x1_v2"},
+    {1, DEPENDENT, LONG_K, 0, "cluster_4x8_x8"},
+    {1, DEPENDENT, 0, 160, "dot_1x1_v2"},
+    {1, DEPENDENT, 0, 0, "dot_1x1_v1"},
+    {1, BOTH, 0, 0, "dot_1x1_v4"},
+    {2, PLAIN, 0, 160, "cluster_4x8_x8_s2"},
+    {2, PLAIN, 0, 256, "dot_2x1_v1"},
+    {4, DEPENDENT, LONG_K, 256, "cluster_4x8_x8"},
+    {4, DEPENDENT, LONG_K, 0, "cluster_4x16_x8_s2"},
+    {4, BOTH, 0, 0, "cluster_4x8_x8_s2"},
+    {4, BOTH, 0, 0, "cluster_4x16_x16_long"},
+    {4, BOTH, 0, 0, "diagonal_4x2_s1"},
+    {8, DEPENDENT, LONG_K, 0, "cluster_8x16_x16"},
+    {8, BOTH, 0, 0, "cluster_8x8_x8_s2"},
+    {16, PLAIN, 0, 256, "cluster_16x8_x8_s2"},
+    {16, PLAIN, LONG_K, 0, "cluster_16x16_x8_s2"},
+    {16, DEPENDENT, LONG_K, 256, "cluster_16x16_x16_s2"},
+    {16, DEPENDENT, LONG_K, 0, "cluster_16x32_x16_s2"},
+    {16, BOTH, 0, 0, "cluster_16x8_x8_s2"},
+    {32, DEPENDENT, 0, 0, "cluster_16x32_x16_s2"},
+    {32, PLAIN, 0, 0, "cluster_32x16_x16_s2"},
+    {64, BOTH, 0, 0, "cluster_32x16_x16_s2"},
+    {64, BOTH, 0, 0, "cluster_16x8_x8_s2"},
+    {64, BOTH, 0, 0, "cluster_16x16_x16_long"},
+    {64, BOTH, 0, 0, "cluster_16x16_x8_long"},
 };
-static const char *const invariant_preferences[] = {
-    "cluster_4x16_x16",      "cluster_8x16_x16",       "cluster_16x16_x16", "cluster_16x16_x16",
-    "cluster_4x16_x16_long", "cluster_16x16_x16_long", "cluster_16x16_x8",  "cluster_16x16_x8_long"};
+static const char *const invariant_preferences[] = {"cluster_4x8_x8_s2",      "cluster_8x8_x8_s2",
+                                                    "cluster_16x8_x8_s2",     "cluster_4x16_x16_long",
+                                                    "cluster_16x16_x16_long", "cluster_16x16_x8_long"};
+
+static bool is_match(const struct preference *preference, const struct dk_cuda_plan_rules *rules,
+                     const struct dk_cuda_plan_shape *shape)
+{
+    return shape->bucket_rows <= preference->rows &&
+           (preference->modes & (rules->is_dependent ? DEPENDENT : PLAIN)) != 0 &&
+           shape->k >= preference->min_k && (preference->max_n == 0 || shape->n <= preference->max_n);
+}
 
 static bool choose_invariant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
                              struct dk_plan *out)
@@ -125,7 +147,7 @@ static bool choose_variant(const struct dk_cuda_plan_rules *rules, const struct 
                            struct dk_plan *out)
 {
     for (size_t i = 0; i < sizeof preferences / sizeof preferences[0]; i++)
-        if (shape->bucket_rows <= preferences[i].rows &&
+        if (is_match(&preferences[i], rules, shape) &&
             make_variant(rules, shape, dk_variant_find(preferences[i].variant), out))
             return true;
     return false;

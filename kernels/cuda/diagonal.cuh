@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(WARPS * 32) diagonal_kernel(const __grid_const
                           : make_uint4(0, 0, 0, 0);
         }
     /* WARPS is even: all sums that a warp finishes are of one expert. */
-    const float exact_bias = IS_EXACT ? load_bias(args, n0 + warp % 2) : 0.0f;
+    const float exact_bias = IS_EXACT ? load_bias<IS_LEAN>(args, n0 + warp % 2) : 0.0f;
     float d[ROWS][4] = {};
 #pragma unroll
     for (int s = 0; s < STEPS; ++s)
@@ -84,7 +84,8 @@ __global__ void __launch_bounds__(WARPS * 32) diagonal_kernel(const __grid_const
             sum += __shfl_xor_sync(0xffffffffu, sum, distance);
         const uint32_t row = i / 2, column = n0 + i % 2;
         if (lane == 0 && (IS_EXACT || (row < args.m && column < args.n)))
-            store_element<IS_LEAN>(args, row, column, sum, IS_EXACT ? exact_bias : load_bias(args, column));
+            store_element<IS_LEAN>(args, row, column, sum,
+                                   IS_EXACT ? exact_bias : load_bias<IS_LEAN>(args, column));
     }
 }
 

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(THREADS) dot_kernel(const __grid_constant__ dk
                            ? load_activations(a + static_cast<size_t>(r) * a_stride + i)
                            : make_uint4(0, 0, 0, 0);
         }
-    const float bias = load_bias(args, blockIdx.x);
+    const float bias = load_bias<IS_LEAN>(args, blockIdx.x);
     float sum[ROWS] = {};
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v)

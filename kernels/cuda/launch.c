@@ -67,6 +67,6 @@ cudaError_t dk_launch_variant(const struct dk_variant *variant, const struct dk_
     void *parameters[] = {&copy};
     bool is_exact =
         shape->is_exact && !variant->is_long && args->a_stride == args->k && args->w_stride == args->k;
-    bool is_lean = !args->is_sigmoid && !args->is_c_bf16;
+    bool is_lean = !args->is_sigmoid && !args->is_c_bf16 && args->bias == NULL;
     return cudaLaunchKernelExC(&config, variant->kernels[is_exact][is_lean], parameters);
 }

@@ -17,7 +17,7 @@ struct dk_variant {
     const char *name;
     enum dk_variant_family family;
     /* [is_exact][is_lean]. Exact: whole tiles and dense rows of A only, so that bounds are known. Lean: C is
-     * fp32, and no sigmoid. No exact kernels where is_long. */
+     * fp32, no bias, no sigmoid. No exact kernels where is_long. */
     const void *kernels[2][2];
     uint32_t rows, columns; /* tile of C that one block (or cluster) finishes */
     uint32_t splits;        /* blocks along K: the cluster's size */
