@@ -26,6 +26,7 @@ struct tuning {
     const struct dk_tune_options *options;
     struct dk_weights peers[PEERS_MAX]; /* other Bs of the same shape, never seen outside */
     uint32_t peer_count;
+    bool has_measured;
 };
 
 struct bucket {
@@ -178,12 +179,12 @@ dk_status dk_plan_measure(const struct dk_measure *measure, const struct dk_plan
 static dk_status time_candidate(const struct tuning *tuning, struct bucket *bucket, uint32_t index,
                                 uint32_t repeats, struct dk_error *error)
 {
-    const struct dk_weights *peers[PEERS_MAX];
+    const struct dk_weights *peers[PEERS_MAX] = {tuning->weights};
     for (uint32_t i = 0; i < tuning->peer_count; i++)
         peers[i] = &tuning->peers[i];
     struct dk_measure measure = {
         .weights = peers,
-        .weight_count = tuning->peer_count,
+        .weight_count = tuning->peer_count > 0 ? tuning->peer_count : 1,
         .m = bucket->rows,
         .a_dtype = tuning->weights->backend_weights->dtype,
         .c_dtype = DK_FP32,
@@ -280,12 +281,14 @@ static dk_status tune_bucket(struct tuning *tuning, uint32_t index, struct dk_er
     dk_tuned_key(tuned, weights, bucket.rows, &key);
     if (!tuning->options->is_forced && dk_tuned_find(tuned, &key, bucket.candidates, bucket.count, &known))
         goto free_bucket;
-    if (tuning->peer_count == 0)
+    if (tuning->peer_count == 0 &&
+        bucket.count > 1) /* with one plan the time is for people: not worth the memory */
         status = make_peers(tuning, error);
     if (status == DK_OK)
         status = measure_bucket(tuning, &bucket, error);
     if (status != DK_OK)
         goto free_bucket;
+    tuning->has_measured = true;
     dk_tuned_put(tuned, &key, &bucket.candidates[bucket.best], bucket.times_ns[bucket.best]);
     if (!tuning->options->is_only_remembered) {
         weights->backend_weights->plans[index] = bucket.candidates[bucket.best];
@@ -322,7 +325,7 @@ dk_status dk_weights_tune(struct dk_weights *weights, const struct dk_tune_optio
         if (options->max_rows == 0 || dk_bucket_rows(i) <= options->max_rows)
             status = tune_bucket(tuning, i, error);
     }
-    bool has_measured = tuning->peer_count > 0;
+    bool has_measured = tuning->has_measured;
     free_peers(tuning);
     free(tuning);
     /* What was measured before a failure is good all the same. */
