@@ -69,6 +69,7 @@ def plot(rows, path):
 
         matplotlib.use("Agg")
         import matplotlib.pyplot as plt
+        import matplotlib.ticker
     except ImportError:
         sys.exit("bench_plot.py: matplotlib is missing: no plot")
     shapes = list(collections.OrderedDict(((row["k"], row["n"]), None) for row in rows))
@@ -87,7 +88,8 @@ def plot(rows, path):
             axis.plot([m for m, row in zip(tokens, best) if row], [row["cold_us"] for row in best if row], marker=".", label=label)
         axis.set(xscale="log", title=f"[T,{k}] x [{k},{n}]", xlabel="T", ylabel="microseconds, cold")
         axis.set_xscale("log", base=2)
-        axis.set_ylim(bottom=0)
+        axis.set_yscale("log", base=2)
+        axis.yaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
         axis.grid(True, alpha=0.3)
     axes[0][0].legend()
     figure.tight_layout()
