@@ -236,6 +236,34 @@ static void test_what_a_variant_cannot_take_is_right_too(void **state)
     for_each_variant(general_body);
 }
 
+static void test_batch_invariant_rows_do_not_depend_on_m(void **state)
+{
+    (void)state;
+    static const struct shape cases[] = {{256, 7168}, {160, 5120}, {128, 2880}, {33, 20000}};
+    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0] && !options.is_quick; i++) {
+        struct dk_engine_options invariant = {.backend = DK_BACKEND_CUDA,
+                                              .is_batch_invariant = true,
+                                              .use_dependent_launch = i % 2,
+                                              .max_tokens = 128};
+        struct dk_engine *engine = NULL;
+        struct device_product p;
+        struct dk_test_case what = router_case(cases[i], DK_TEST_RANDOM);
+        what.m = 128;
+        assert_int_equal(dk_engine_new(&invariant, &engine, NULL), DK_OK);
+        device_product_init(&p, engine, &what);
+        float *all = compute(&p);
+        for (uint32_t m = 1; m < what.m; m += m < 65 ? 1 : 31) {
+            p.call.m = m;
+            float *some = compute(&p);
+            assert_memory_equal(some, all, m * what.n * sizeof *all);
+            free(some);
+        }
+        free(all);
+        device_product_deinit(&p);
+        dk_engine_free(engine);
+    }
+}
+
 static void test_an_unknown_variant_is_refused(void **state)
 {
     (void)state;
@@ -259,6 +287,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_epilogues_biases_and_output_types),
         cmocka_unit_test(test_nan_and_infinity_stay_in_their_row),
         cmocka_unit_test(test_what_a_variant_cannot_take_is_right_too),
+        cmocka_unit_test(test_batch_invariant_rows_do_not_depend_on_m),
         cmocka_unit_test(test_an_unknown_variant_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
