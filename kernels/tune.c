@@ -150,7 +150,8 @@ static dk_status measure_on_device(const struct dk_measure *measure, const struc
                                    double *out_ns, struct dk_error *error)
 {
     struct dk_engine *engine = measure->weights[0]->engine;
-    const struct dk_backend_weights **weights = malloc(measure->weight_count * sizeof(*weights));
+    const struct dk_backend_weights **weights = calloc(
+        measure->weight_count, sizeof(*weights)); /* NOLINT(bugprone-sizeof-expression): pointers are meant */
     if (!weights)
         return dk_fail(error, DK_NO_MEMORY, "no memory for %u weights", measure->weight_count);
     for (uint32_t i = 0; i < measure->weight_count; i++)
