@@ -378,7 +378,8 @@ uint64_t dk_test_affordable_rows(const struct dk_engine *engine, const struct dk
     if (strcmp(dk_engine_get_info(engine)->isa, "portable") != 0) {
         return rows;
     }
-    uint64_t most = PORTABLE_BUDGET / (what->n * what->k) + 1;
+    uint64_t padded_n = (what->n + 63) / 64 * 64; /* what it computes at most */
+    uint64_t most = PORTABLE_BUDGET / (padded_n * what->k) + 1;
     return rows < most ? rows : most;
 }
 

@@ -28,7 +28,7 @@ static void check_all_t(const struct dk_test_product *product, uint64_t most_row
     }
     for (uint32_t i = 1; i <= 33 + 9; i++) {
         uint64_t rows = i <= 33 ? i : long_rows[i - 34];
-        if (rows > most_rows) {
+        if (rows > most_rows || (DK_TEST_IS_SLOW_BUILD && rows > 8 && rows % 4 > 1)) {
             continue;
         }
         /* Not always the first rows: a row's place in the batch must not matter either. */

@@ -203,13 +203,9 @@ static void test_c72_each_truncation_is_a_miss_of_what_is_gone(void **state)
 static void test_c72_garbage_is_a_miss_with_one_warning(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"garbage",
-                                        "{\"plans\": []}",
-                                        "decomposek-plans 0\n",
-                                        "decomposek-plans 1",
-                                        "\n\n\n",
-                                        "\x7f"
-                                        "ELF\x02\x01\x01"};
+    static const char *const texts[] = {
+        "garbage", "{\"plans\": []}",    "decomposek-plans 0\n", "decomposek-plans 1",
+        "\n\n\n",  "\177ELF\002\001\001"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct dk_plan_cache_report report = parse(texts[i], strlen(texts[i]), 0);
         assert_true(report.warning[0] != '\0');
