@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ struct worker {
     pthread_t thread;
     struct dk_pool *pool;
     uint32_t index;
+    _Atomic int cpu; /* where it last ran; -1: not known */
 };
 
 struct dk_pool {
@@ -44,6 +46,7 @@ struct dk_pool {
     _Atomic bool is_caller_asleep;
     uint32_t thread_count, started_count;
     uint64_t spin_ns;
+    cpu_set_t allowed; /* CPUs of the process when the pool was made */
     struct worker *workers;
     struct share *shares;
 };
@@ -136,6 +139,7 @@ static void *worker_main(void *argument)
     struct worker *worker = argument;
     struct dk_pool *pool = worker->pool;
     uint32_t seen = 0;
+    atomic_store_explicit(&worker->cpu, sched_getcpu(), memory_order_relaxed);
     for (;;) {
         if (!spin_while(&pool->job, seen, pool->spin_ns)) {
             atomic_fetch_add(&pool->sleeper_count, 1);
@@ -148,7 +152,29 @@ static void *worker_main(void *argument)
         if (atomic_load_explicit(&pool->is_stopping, memory_order_acquire)) {
             return NULL;
         }
+        atomic_store_explicit(&worker->cpu, sched_getcpu(), memory_order_relaxed);
         run_job(pool, seen, worker->index);
+    }
+}
+
+/* A worker that last ran on the caller's CPU would be woken there, behind the caller, whenever the other CPUs
+ * look busy for an instant (an HTTP thread about to sleep): the product then takes as long as on one core
+ * less. So such a worker is sent elsewhere; one system call, and only when the two met. */
+static void part_from_caller(struct dk_pool *pool)
+{
+    int cpu = sched_getcpu();
+    if (cpu < 0 || CPU_COUNT(&pool->allowed) < 2 || !CPU_ISSET((size_t)cpu, &pool->allowed)) {
+        return;
+    }
+    for (uint32_t i = 1; i < pool->thread_count; i++) {
+        struct worker *worker = &pool->workers[i];
+        if (atomic_load_explicit(&worker->cpu, memory_order_relaxed) == cpu) {
+            cpu_set_t others = pool->allowed;
+            CPU_CLR((size_t)cpu, &others);
+            /* Refused (the process' own mask may have shrunk): the worker stays where it is, only slower. */
+            (void)pthread_setaffinity_np(worker->thread, sizeof others, &others);
+            atomic_store_explicit(&worker->cpu, -1, memory_order_relaxed);
+        }
     }
 }
 
@@ -175,7 +201,7 @@ static dk_status start_workers(struct dk_pool *pool, struct dk_error *error)
     pool->started_count = 1; /* the caller */
     for (uint32_t i = 1; i < pool->thread_count; i++) {
         struct worker *worker = &pool->workers[i];
-        *worker = (struct worker){.pool = pool, .index = i};
+        *worker = (struct worker){.pool = pool, .index = i, .cpu = -1};
         int code = pthread_create(&worker->thread, NULL, worker_main, worker);
         if (code != 0) {
             stop_workers(pool);
@@ -197,6 +223,9 @@ dk_status dk_pool_new(uint32_t thread_count, uint32_t spin_us, struct dk_pool **
         return dk_fail(error, DK_NO_MEMORY, "no memory for the compute threads' pool");
     }
     *pool = (struct dk_pool){.thread_count = thread_count, .spin_ns = (uint64_t)spin_us * 1000};
+    if (sched_getaffinity(0, sizeof pool->allowed, &pool->allowed) != 0) {
+        CPU_ZERO(&pool->allowed); /* workers stay where the system puts them */
+    }
     pool->workers = calloc(thread_count, sizeof *pool->workers);
     pool->shares = aligned_alloc(CACHE_LINE, thread_count * sizeof *pool->shares);
     dk_status status;
@@ -273,6 +302,7 @@ void dk_pool_run(struct dk_pool *pool, dk_pool_task task, void *context, uint32_
     }
     uint32_t job = atomic_load_explicit(&pool->job, memory_order_relaxed) + 1;
     open_shares(pool, job, task, context, task_count);
+    part_from_caller(pool);
     announce(pool, job);
     run_job(pool, job, 0);
     wait_for_job(pool, job);
