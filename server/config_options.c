@@ -45,7 +45,7 @@ const struct dk_option dk_options[] = {
     {"header-timeout-ms", DK_OPTION_U32, AT(header_timeout_ms), "10000", 1, MS_MAX, NULL, "MS",
      "Time for the whole header block of a request"},
     {"body-timeout-ms", DK_OPTION_U32, AT(body_timeout_ms), "60000", 1, MS_MAX, NULL, "MS",
-     "Time for the whole body of a request"},
+     "Time for the whole body of a request, and as much again for a client to read the answer"},
     {"idle-timeout-ms", DK_OPTION_U32, AT(idle_timeout_ms), "75000", 1, MS_MAX, NULL, "MS",
      "Time a connection may stay open between requests"},
     {"max-body-bytes", DK_OPTION_SIZE, AT(max_body_bytes), "0", 0, SIZE_TOP, NULL, "SIZE",
