@@ -203,62 +203,54 @@ static inline struct dk_ring dk_ring_at(void *mapping, const struct dk_ring_layo
 }
 
 /* ---- Memory ordering, all of it. The side that waits and the side that wakes it play Dekker's pattern: each
- * stores its word, passes a full fence, then looks at the other's. So at least one of them sees the other:
- * the waiter does not sleep, or it is woken. tests/checks/ explores every interleaving of exactly these
+ * stores its word, then loads the other's, all four sequentially consistent. So at least one of them sees the
+ * other: the waiter does not sleep, or it is woken. A test explores every interleaving of exactly these
  * steps. */
-
-static inline void dk_ring_full_fence(void)
-{
-    atomic_thread_fence(memory_order_seq_cst);
-}
 
 /* -- Client, submitting. Fill submissions[tail & mask] for every new entry, publish once, then ask. */
 
 static inline void dk_ring_publish_submissions(struct dk_ring_header *header, uint32_t tail)
 {
-    atomic_store_explicit(&header->submission_tail, tail, memory_order_release);
+    atomic_store(&header->submission_tail, tail);
 }
-/* After publishing: true when the doorbell (an eventfd) must be rung. */
-static inline bool dk_ring_server_needs_wakeup(struct dk_ring_header *header)
+/* After publishing: true when the doorbell (an eventfd) must be rung: write 1 to it. */
+static inline bool dk_ring_server_needs_wakeup(const struct dk_ring_header *header)
 {
-    dk_ring_full_fence();
-    return atomic_load_explicit(&header->needs_wakeup, memory_order_relaxed) != 0;
+    return atomic_load(&header->needs_wakeup) != 0;
 }
 
 /* -- Client, completing. Entries below the tail may be read; release them by moving the head. */
 
 static inline uint32_t dk_ring_completion_tail(const struct dk_ring_header *header)
 {
-    return atomic_load_explicit(&header->completion_tail, memory_order_acquire);
+    return atomic_load(&header->completion_tail);
 }
 static inline void dk_ring_release_completions(struct dk_ring_header *header, uint32_t head)
 {
     atomic_store_explicit(&header->completion_head, head, memory_order_release);
+}
+static inline enum dk_ring_server_state dk_ring_server_state(const struct dk_ring_header *header)
+{
+    return (enum dk_ring_server_state)atomic_load(&header->server_state);
 }
 /* Before sleeping: announce, look again, and only when true FUTEX_WAIT (shared, not private) while
  * header->client_waits is 1. Announce anew before every wait; one thread waits at a time. A wake-up may be
  * for nothing. It does not come when the daemon is killed: wait in slices and look at the socket. */
 static inline bool dk_ring_announce_wait(struct dk_ring_header *header, uint32_t seen_tail)
 {
-    atomic_store_explicit(&header->client_waits, 1, memory_order_relaxed);
-    dk_ring_full_fence();
-    return dk_ring_completion_tail(header) == seen_tail &&
-           atomic_load_explicit(&header->server_state, memory_order_relaxed) != DK_RING_CLOSED;
+    atomic_store(&header->client_waits, 1);
+    return dk_ring_completion_tail(header) == seen_tail && dk_ring_server_state(header) != DK_RING_CLOSED;
 }
 static inline void dk_ring_end_wait(struct dk_ring_header *header)
 {
     atomic_store_explicit(&header->client_waits, 0, memory_order_relaxed);
-}
-static inline uint32_t dk_ring_server_state(const struct dk_ring_header *header)
-{
-    return atomic_load_explicit(&header->server_state, memory_order_relaxed);
 }
 
 /* -- Server. Its indices are its own; what it loads here is checked before it is used. */
 
 static inline uint32_t dk_ring_submission_tail(const struct dk_ring_header *header)
 {
-    return atomic_load_explicit(&header->submission_tail, memory_order_acquire);
+    return atomic_load(&header->submission_tail);
 }
 static inline uint32_t dk_ring_completion_head(const struct dk_ring_header *header)
 {
@@ -281,25 +273,23 @@ static inline void dk_ring_copy_submission(const struct dk_ring_submission *shar
 }
 static inline void dk_ring_publish_completions(struct dk_ring_header *header, uint32_t tail)
 {
-    atomic_store_explicit(&header->completion_tail, tail, memory_order_release);
+    atomic_store(&header->completion_tail, tail);
 }
 /* After publishing (or changing the state): true when the client sleeps; then FUTEX_WAKE one waiter of
  * header->client_waits. Taking the flag back makes a client between its announcement and FUTEX_WAIT return at
  * once, and pays for a wake-up once. */
 static inline bool dk_ring_take_client_waits(struct dk_ring_header *header)
 {
-    dk_ring_full_fence();
-    return atomic_load_explicit(&header->client_waits, memory_order_relaxed) != 0 &&
-           atomic_exchange_explicit(&header->client_waits, 0, memory_order_relaxed) != 0;
+    return atomic_load(&header->client_waits) != 0 && atomic_exchange(&header->client_waits, 0) != 0;
 }
-/* Before sleeping: set for every session, dk_ring_full_fence() once, look at every tail again, sleep. */
+/* Before sleeping: set it for every session, look at every tail again, sleep. */
 static inline void dk_ring_set_needs_wakeup(struct dk_ring_header *header, bool needs_wakeup)
 {
-    atomic_store_explicit(&header->needs_wakeup, needs_wakeup, memory_order_relaxed);
+    atomic_store(&header->needs_wakeup, needs_wakeup);
 }
 static inline void dk_ring_set_server_state(struct dk_ring_header *header, enum dk_ring_server_state state)
 {
-    atomic_store_explicit(&header->server_state, (uint32_t)state, memory_order_relaxed);
+    atomic_store(&header->server_state, (uint32_t)state);
 }
 
 #endif
