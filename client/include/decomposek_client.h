@@ -58,7 +58,7 @@ struct dk_client_options {
 /* Connect. `address` is one of
  *   unix:/path/of/ring.sock   shared memory, the daemon on this machine (--shm-socket)
  *   http://host:port          /v1 of a daemon anywhere; data_bytes and spin_us mean nothing then
- * DK_BAD_VALUE: an address or option that cannot be meant. DK_NOT_FOUND: nothing listens there (a missing
+ * DK_BAD_VALUE: an address or option that cannot be meant. DK_UNAVAILABLE: nothing listens there (a missing
  * socket too). DK_FORBIDDEN: the daemon does not serve this user. DK_UNAUTHORIZED: it wants another key.
  * DK_TOO_LARGE: data_bytes or ring_entries beyond what it grants. DK_BUSY: it has no session or memory left.
  * DK_UNSUPPORTED: it speaks another version of the ring, or this library was built without HTTP. DK_TIMEOUT.
@@ -70,11 +70,12 @@ DK_API dk_status dk_client_open(const char *address, const struct dk_client_opti
 DK_API void dk_client_close(struct dk_client *client);
 
 /* Start a new session after the daemon restarted, with the same options. What was in flight has failed or
- * fails now: poll and wait report each such request once, with DK_UNAVAILABLE, before anything else. Models
- * stay open and are looked up again; one that is gone or changed its n or k refuses requests from then on,
- * with DK_NOT_FOUND or DK_BAD_SHAPE. Buffers acquired before stay readable and writable until they are
- * released, but are ordinary memory: requests copy from and to them. Also allowed while connected. Errors as
- * of open; the client is then disconnected and may try again. */
+ * fails now: poll and wait report each such request once, with DK_UNAVAILABLE. Models stay open and are
+ * looked up again; one that is gone or changed its n or k refuses requests from then on, with DK_NOT_FOUND or
+ * DK_BAD_SHAPE; weights that were given with dk_client_load_model have to be given again. Buffers acquired
+ * before stay readable and writable until they are released, but are ordinary memory: requests copy from and
+ * to them. Also allowed while connected. Errors as of open; the client is then disconnected and may try
+ * again. Over HTTP connections come and go by themselves, and a request that meets no daemon fails alone. */
 DK_API dk_status dk_client_reconnect(struct dk_client *client, struct dk_error *error);
 
 struct dk_client_info {
@@ -123,10 +124,13 @@ struct dk_client_weights {
     const float *bias;    /* [n] or NULL; borrowed until return */
     uint64_t reserved[4]; /* must be 0 */
 };
-/* Give the daemon a model, so that it need not read a file. Blocks until it serves (seconds for large
- * weights) or `timeout_ms` (0: the client's) is over. Models of the daemon's command line cannot be replaced.
- * Shared memory only, and only where the daemon allows it: DK_FORBIDDEN; DK_BAD_SHAPE, DK_BAD_DTYPE,
- * DK_BAD_VALUE (the name), DK_TOO_LARGE (the daemon's cap); HTTP: DK_UNSUPPORTED. */
+/* Give the daemon a model, so that it need not read a file. It belongs to this session: others do not see it,
+ * it hides one of the daemon's of that name, replaces one given before (open handles follow, if n and k are
+ * the same), and ends with the session. Weights and bias pass through the data area, where they need one free
+ * piece. Blocks until the model serves or `timeout_ms` (0: the client's) is over; after DK_TIMEOUT that piece
+ * stays taken until a reconnect. Shared memory only (HTTP: DK_UNSUPPORTED), and only where the daemon allows
+ * it: DK_FORBIDDEN; DK_BAD_SHAPE, DK_BAD_DTYPE, DK_BAD_VALUE (the name); DK_TOO_LARGE (the data area, or the
+ * daemon's cap); DK_BUSY (no space in the data area now). */
 DK_API dk_status dk_client_load_model(struct dk_client *client, const char *name,
                                       const struct dk_client_weights *weights, uint32_t timeout_ms,
                                       struct dk_error *error);
@@ -202,8 +206,8 @@ DK_API dk_status dk_client_wait(struct dk_client *client, uint32_t timeout_ms,
  * power of two: an area holds two buffers of 5 MiB only when it has 16 MiB. */
 DK_API dk_status dk_client_buffer_acquire(struct dk_client *client, size_t bytes, void **out,
                                           struct dk_error *error);
-/* NULL-safe; `buffer` as acquire gave it. The daemon may still write there when a request on it timed out or
- * is in flight; the space is then handed out again only after that ended. */
+/* NULL-safe; `buffer` as acquire gave it, else nothing happens. The daemon may still write there when a
+ * request on it timed out or is in flight; the space is then handed out again only after that ended. */
 DK_API void dk_client_buffer_release(struct dk_client *client, void *buffer);
 
 #ifdef __cplusplus
