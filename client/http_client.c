@@ -12,13 +12,6 @@
 /* Larger than any error text of ours; keeps an error page of something else from filling the terminal. */
 enum { ERROR_BODY_BYTES = 64 * 1024 };
 
-struct dk_http_client {
-    CURL *easy;
-    char *url; /* without trailing slashes */
-    char *unix_socket;
-    char curl_error[CURL_ERROR_SIZE];
-};
-
 /* --- the answer's body --------------------------------------------------------------------------------- */
 
 struct sink {
@@ -26,6 +19,19 @@ struct sink {
     char *data;
     size_t length, capacity, limit;
     bool is_too_large, has_no_memory;
+};
+
+struct dk_http_client {
+    CURL *easy;
+    char *url; /* without trailing slashes */
+    char *unix_socket, *api_key;
+    long timeout_ms;
+    char curl_error[CURL_ERROR_SIZE];
+    /* Of the exchange under way. */
+    const struct dk_http_request *request;
+    struct curl_slist *headers;
+    struct sink sink;
+    uint64_t began_ns;
 };
 
 /* Grow geometrically; the first time to the announced length, if the limit allows it. */
@@ -96,7 +102,7 @@ static dk_status check_url(const char *url, struct dk_error *error)
     return status;
 }
 
-static bool set_options(struct dk_http_client *client, double timeout_s)
+static bool set_options(struct dk_http_client *client)
 {
     CURL *easy = client->easy;
     CURLcode code = CURLE_OK;
@@ -110,7 +116,6 @@ static bool set_options(struct dk_http_client *client, double timeout_s)
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     SET(CURLOPT_PROXY, "");
     SET(CURLOPT_USERAGENT, "decomposek/" DK_VERSION);
-    SET(CURLOPT_TIMEOUT_MS, (long)(timeout_s * 1000.0 + 0.5));
     SET(CURLOPT_BUFFERSIZE, 256L * 1024);
     SET(CURLOPT_UPLOAD_BUFFERSIZE, 1024L * 1024); /* bodies of megabytes: fewer, longer writes */
     SET(CURLOPT_WRITEFUNCTION, on_body);
@@ -134,9 +139,11 @@ dk_status dk_http_client_new(const struct dk_http_options *options, struct dk_ht
         length--;
     client->url = strndup(options->url, length);
     client->unix_socket = options->unix_socket ? strdup(options->unix_socket) : NULL;
+    client->api_key = options->api_key ? strdup(options->api_key) : NULL;
+    client->timeout_ms = (long)(options->timeout_s * 1000.0 + 0.5);
     client->easy = curl_easy_init();
-    if (!client->url || (options->unix_socket && !client->unix_socket) || !client->easy ||
-        !set_options(client, options->timeout_s)) {
+    if (!client->url || (options->unix_socket && !client->unix_socket) ||
+        (options->api_key && !client->api_key) || !client->easy || !set_options(client)) {
         dk_http_client_free(client);
         return dk_fail(error, DK_NO_MEMORY, "no memory for the HTTP client");
     }
@@ -148,9 +155,11 @@ void dk_http_client_free(struct dk_http_client *client)
 {
     if (!client)
         return;
+    dk_http_client_cancel(client);
     curl_easy_cleanup(client->easy);
     free(client->url);
     free(client->unix_socket);
+    free(client->api_key);
     free(client);
 }
 
@@ -220,7 +229,7 @@ static dk_status fail_from_curl(const struct dk_http_client *client, const struc
 
 static bool append_header(struct curl_slist **list, const char *name, const char *value)
 {
-    char line[256];
+    char line[1024];
     int length = snprintf(line, sizeof line, "%s%s", name, value);
     if (length < 0 || (size_t)length >= sizeof line)
         return false; /* our own short names and types always fit */
@@ -231,10 +240,12 @@ static bool append_header(struct curl_slist **list, const char *name, const char
 }
 
 /* "Expect:" switches off curl's own wait for 100-continue, up to a second for each body above 1 MB. */
-static struct curl_slist *make_headers(const struct dk_http_request *request)
+static struct curl_slist *make_headers(const struct dk_http_client *client,
+                                       const struct dk_http_request *request)
 {
     struct curl_slist *list = NULL;
     if (append_header(&list, "Expect:", "") &&
+        (!client->api_key || append_header(&list, "Authorization: Bearer ", client->api_key)) &&
         (!request->accept || append_header(&list, "Accept: ", request->accept)) &&
         (!request->content_type || append_header(&list, "Content-Type: ", request->content_type)))
         return list;
@@ -243,15 +254,18 @@ static struct curl_slist *make_headers(const struct dk_http_request *request)
 }
 
 static CURLcode set_request(struct dk_http_client *client, const struct dk_http_request *request,
-                            const char *url, struct curl_slist *headers, struct sink *sink)
+                            const char *url)
 {
     bool is_post = strcmp(request->method, "POST") == 0;
     assert(is_post || strcmp(request->method, "GET") == 0);
     CURLcode code = curl_easy_setopt(client->easy, CURLOPT_URL, url);
     if (code == CURLE_OK)
-        code = curl_easy_setopt(client->easy, CURLOPT_HTTPHEADER, headers);
+        code = curl_easy_setopt(client->easy, CURLOPT_TIMEOUT_MS,
+                                request->timeout_ms ? (long)request->timeout_ms : client->timeout_ms);
     if (code == CURLE_OK)
-        code = curl_easy_setopt(client->easy, CURLOPT_WRITEDATA, sink);
+        code = curl_easy_setopt(client->easy, CURLOPT_HTTPHEADER, client->headers);
+    if (code == CURLE_OK)
+        code = curl_easy_setopt(client->easy, CURLOPT_WRITEDATA, &client->sink);
     if (code != CURLE_OK || !is_post)
         return code != CURLE_OK ? code : curl_easy_setopt(client->easy, CURLOPT_HTTPGET, 1L);
     code = curl_easy_setopt(client->easy, CURLOPT_POST, 1L);
@@ -270,48 +284,84 @@ static uint64_t now_ns(void)
     return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
 }
 
-dk_status dk_http_client_send(struct dk_http_client *client, const struct dk_http_request *request,
-                              struct dk_http_response *out, struct dk_error *error)
+dk_status dk_http_client_begin(struct dk_http_client *client, const struct dk_http_request *request,
+                               struct dk_error *error)
 {
-    dk_status status;
-    struct sink sink = {.easy = client->easy, .limit = request->max_answer_bytes};
-    struct curl_slist *headers = make_headers(request);
     char *url = NULL;
-    if (!headers || asprintf(&url, "%s%s", client->url, request->path) < 0) {
-        url = NULL;
-        status = dk_fail(error, DK_NO_MEMORY, "no memory for a request");
-        goto free_request;
+    client->sink = (struct sink){.easy = client->easy, .limit = request->max_answer_bytes};
+    client->request = request;
+    client->headers = make_headers(client, request);
+    if (!client->headers || asprintf(&url, "%s%s", client->url, request->path) < 0) {
+        dk_http_client_cancel(client);
+        return dk_fail(error, DK_NO_MEMORY, "no memory for a request");
     }
     client->curl_error[0] = 0;
-    CURLcode code = set_request(client, request, url, headers, &sink);
-    uint64_t start_ns = now_ns();
-    if (code == CURLE_OK)
-        code = curl_easy_perform(client->easy);
+    CURLcode code = set_request(client, request, url);
+    free(url); /* curl has its own copy */
+    if (code != CURLE_OK) {
+        dk_status status = fail_from_curl(client, request, code, &client->sink, error);
+        dk_http_client_cancel(client);
+        return status;
+    }
+    client->began_ns = now_ns();
+    return DK_OK;
+}
+
+dk_status dk_http_client_end(struct dk_http_client *client, int curl_code, struct dk_http_response *out,
+                             struct dk_error *error)
+{
     uint64_t end_ns = now_ns();
+    struct sink *sink = &client->sink;
+    dk_status status;
     long http_status = 0;
     curl_easy_getinfo(client->easy, CURLINFO_RESPONSE_CODE, &http_status);
-    if (code != CURLE_OK)
-        status = fail_from_curl(client, request, code, &sink, error);
-    else if (!sink_reserve(&sink, sink.length))
+    if (curl_code != CURLE_OK)
+        status = fail_from_curl(client, client->request, (CURLcode)curl_code, sink, error);
+    else if (!sink_reserve(sink, sink->length))
         status = dk_fail(error, DK_NO_MEMORY, "no memory for an answer");
     else {
-        sink.data[sink.length] = 0;
+        sink->data[sink->length] = 0;
         status = http_status >= 200 && http_status < 300
                      ? DK_OK
-                     : fail_from_answer(request, http_status, &sink, error);
+                     : fail_from_answer(client->request, http_status, sink, error);
     }
     if (status == DK_OK) {
         *out = (struct dk_http_response){.http_status = http_status,
-                                         .body = sink.data,
-                                         .body_bytes = sink.length,
-                                         .round_trip_ns = end_ns - start_ns};
-        sink.data = NULL;
+                                         .body = sink->data,
+                                         .body_bytes = sink->length,
+                                         .round_trip_ns = end_ns - client->began_ns};
+        sink->data = NULL;
     }
-free_request:
-    free(sink.data);
-    free(url);
-    curl_slist_free_all(headers);
+    dk_http_client_cancel(client);
     return status;
+}
+
+void dk_http_client_cancel(struct dk_http_client *client)
+{
+    free(client->sink.data);
+    client->sink = (struct sink){0};
+    curl_slist_free_all(client->headers);
+    client->headers = NULL;
+    client->request = NULL;
+}
+
+void dk_http_client_set_timeout(struct dk_http_client *client, uint32_t timeout_ms)
+{
+    client->timeout_ms = timeout_ms < INT32_MAX ? (long)timeout_ms : INT32_MAX;
+}
+
+void *dk_http_client_easy(struct dk_http_client *client)
+{
+    return client->easy;
+}
+
+dk_status dk_http_client_send(struct dk_http_client *client, const struct dk_http_request *request,
+                              struct dk_http_response *out, struct dk_error *error)
+{
+    dk_status status = dk_http_client_begin(client, request, error);
+    if (status != DK_OK)
+        return status;
+    return dk_http_client_end(client, curl_easy_perform(client->easy), out, error);
 }
 
 void dk_http_response_deinit(struct dk_http_response *response)

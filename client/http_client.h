@@ -11,6 +11,7 @@ struct dk_http_options {
     const char *url;         /* http://host[:port][/prefix]; no query, no credentials */
     const char *unix_socket; /* NULL: TCP. The URL's host is then only the Host header */
     double timeout_s;        /* of one whole exchange */
+    const char *api_key;     /* NULL, or sent as `Authorization: Bearer KEY` */
 };
 
 struct dk_http_client; /* not thread-safe */
@@ -29,6 +30,7 @@ struct dk_http_request {
     const void *body;         /* borrowed */
     size_t body_bytes;
     size_t max_answer_bytes; /* a longer answer is DK_TOO_LARGE */
+    uint32_t timeout_ms;     /* of this exchange; 0: the client's */
 };
 
 struct dk_http_response {
@@ -43,8 +45,21 @@ struct dk_http_response {
  * answer: DK_UNAVAILABLE (refused, reset, unknown host), DK_TIMEOUT. Redirects are not followed. */
 dk_status dk_http_client_send(struct dk_http_client *client, const struct dk_http_request *request,
                               struct dk_http_response *out, struct dk_error *error);
+
+/* The same in two halves, for exchanges that run inside a multi handle of the caller: begin prepares the
+ * handle `dk_http_client_easy`, which the caller runs; end takes its CURLcode. Between them `request` and
+ * what it points to are borrowed. cancel instead of end drops the exchange. */
+dk_status dk_http_client_begin(struct dk_http_client *client, const struct dk_http_request *request,
+                               struct dk_error *error);
+dk_status dk_http_client_end(struct dk_http_client *client, int curl_code, struct dk_http_response *out,
+                             struct dk_error *error);
+void dk_http_client_cancel(struct dk_http_client *client);
+void *dk_http_client_easy(struct dk_http_client *client); /* a CURL * */
+
 void dk_http_response_deinit(struct dk_http_response *response);
 
+/* Of the exchanges to come. */
+void dk_http_client_set_timeout(struct dk_http_client *client, uint32_t timeout_ms);
 /* A header of the last answer, or NULL. Valid until the next send. */
 const char *dk_http_client_header(struct dk_http_client *client, const char *name);
 

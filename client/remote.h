@@ -67,6 +67,13 @@ dk_status dk_remote_call_init(const struct dk_remote_request *request, struct dk
                               struct dk_error *error);
 void dk_remote_call_deinit(struct dk_remote_call *call);
 
+/* The HTTP exchange of a call, for those that run it themselves; valid as long as `call`. */
+dk_status dk_remote_matmul_request(const struct dk_remote_call *call, struct dk_http_request *out,
+                                   struct dk_error *error);
+/* And its answer; takes the body of `response`. `client` still holds the headers. Errors as below. */
+dk_status dk_remote_matmul_reply(struct dk_http_client *client, const struct dk_remote_call *call,
+                                 struct dk_http_response *response, struct dk_remote_reply *out,
+                                 struct dk_error *error);
 /* POST /v1/matmul. The answer's size must be that of the shape the server announces, and the shape
  * [rows, model->n], else DK_BAD_SHAPE. */
 dk_status dk_remote_matmul(struct dk_http_client *client, const struct dk_remote_call *call,

@@ -291,43 +291,60 @@ static dk_status take_json_answer(const struct dk_http_response *response,
 
 /* --- the exchange -------------------------------------------------------------------------------------- */
 
-dk_status dk_remote_matmul(struct dk_http_client *client, const struct dk_remote_call *call,
-                           struct dk_remote_reply *out, struct dk_error *error)
+dk_status dk_remote_matmul_request(const struct dk_remote_call *call, struct dk_http_request *out,
+                                   struct dk_error *error)
 {
     const struct dk_remote_request *request = &call->request;
-    struct dk_remote_reply reply = {.rows = request->rows,
-                                    .n = request->model->n,
-                                    .dtype = request->out_dtype,
-                                    .timing = {NAN, NAN, NAN, NAN}};
     size_t x_items, y_items, x_bytes, text_bytes;
     if (!dk_size_mul(request->rows, request->model->k, &x_items) ||
         !dk_size_mul(x_items, dk_dtype_bytes(request->dtype), &x_bytes) ||
         !dk_size_mul(request->rows, request->model->n, &y_items) ||
         !dk_size_mul(y_items, DK_JSON_NUMBER_BYTES, &text_bytes))
         return dk_fail(error, DK_BAD_SHAPE, "%llu rows are too many", (unsigned long long)request->rows);
-    reply.y_bytes = y_items * dk_dtype_bytes(request->out_dtype);
-    const struct dk_http_request http = {.method = "POST",
-                                         .path = call->path,
-                                         .content_type = request->is_json ? json_type : raw_type,
-                                         .accept = request->is_json ? json_type : raw_type,
-                                         .body = request->is_json ? call->json_body : request->x,
-                                         .body_bytes = request->is_json ? call->json_bytes : x_bytes,
-                                         .max_answer_bytes =
-                                             request->is_json ? text_bytes + 65536 : reply.y_bytes};
-    struct dk_http_response response;
-    dk_status status = dk_http_client_send(client, &http, &response, error);
-    if (status != DK_OK)
-        return status;
-    reply.timing.round_trip_us = (double)response.round_trip_ns / 1000.0;
-    status = request->is_json ? take_json_answer(&response, request, &reply, error)
-                              : take_raw_answer(client, &response, &reply, error);
-    dk_http_response_deinit(&response);
+    *out = (struct dk_http_request){.method = "POST",
+                                    .path = call->path,
+                                    .content_type = request->is_json ? json_type : raw_type,
+                                    .accept = request->is_json ? json_type : raw_type,
+                                    .body = request->is_json ? call->json_body : request->x,
+                                    .body_bytes = request->is_json ? call->json_bytes : x_bytes,
+                                    .max_answer_bytes = request->is_json
+                                                            ? text_bytes + 65536
+                                                            : y_items * dk_dtype_bytes(request->out_dtype)};
+    return DK_OK;
+}
+
+dk_status dk_remote_matmul_reply(struct dk_http_client *client, const struct dk_remote_call *call,
+                                 struct dk_http_response *response, struct dk_remote_reply *out,
+                                 struct dk_error *error)
+{
+    const struct dk_remote_request *request = &call->request;
+    struct dk_remote_reply reply = {.rows = request->rows,
+                                    .n = request->model->n,
+                                    .dtype = request->out_dtype,
+                                    .timing = {NAN, NAN, NAN, (double)response->round_trip_ns / 1000.0}};
+    reply.y_bytes = (size_t)(reply.rows * reply.n) * dk_dtype_bytes(reply.dtype);
+    dk_status status = request->is_json ? take_json_answer(response, request, &reply, error)
+                                        : take_raw_answer(client, response, &reply, error);
+    dk_http_response_deinit(response);
     if (status != DK_OK) {
         dk_remote_reply_deinit(&reply);
         return status;
     }
     *out = reply;
     return DK_OK;
+}
+
+dk_status dk_remote_matmul(struct dk_http_client *client, const struct dk_remote_call *call,
+                           struct dk_remote_reply *out, struct dk_error *error)
+{
+    struct dk_http_request http;
+    struct dk_http_response response;
+    dk_status status = dk_remote_matmul_request(call, &http, error);
+    if (status == DK_OK)
+        status = dk_http_client_send(client, &http, &response, error);
+    if (status != DK_OK)
+        return status;
+    return dk_remote_matmul_reply(client, call, &response, out, error);
 }
 
 void dk_remote_reply_deinit(struct dk_remote_reply *reply)

@@ -22,6 +22,14 @@ struct dk_model_spec {
     dk_epilogue epilogue;
 };
 
+/* Numeric user or group ids: "1000,1001", or "any". */
+enum { DK_MAX_IDS = 16 };
+struct dk_id_list {
+    bool is_any;
+    uint32_t count;
+    uint32_t ids[DK_MAX_IDS];
+};
+
 /* What happens to shapes whose plans the cache does not know: built-in plans; measured before ready; measured
  * while serving, for the next load. */
 enum dk_tune_mode { DK_TUNE_OFF, DK_TUNE_STARTUP, DK_TUNE_BACKGROUND };
@@ -58,6 +66,13 @@ struct dk_config {
     uint32_t drain_limit_ms;  /* --drain-limit-ms, 30000: then exit 1 */
     enum dk_log_level log_level;   /* --log-level error|warn|info|debug */
     enum dk_log_format log_format; /* --log-format kv|json */
+    const char *shm_socket;        /* --shm-socket PATH: the native ring's handshake; NULL off */
+    uint32_t shm_socket_mode;      /* --shm-socket-mode, 0660 octal */
+    struct dk_id_list shm_allow_uid, shm_allow_gid; /* beside root and the daemon's own user */
+    uint32_t shm_sessions;                          /* --shm-sessions, 64: connected clients */
+    uint64_t shm_session_bytes; /* --shm-session-bytes, 256 MiB: memory and pushed weights of one */
+    uint64_t shm_total_bytes;   /* --shm-total-bytes, 1 GiB: of all */
+    bool shm_load_models;       /* --shm-load-models: clients may push weights */
     const struct dk_model_spec *models;
     size_t model_count;
     bool check_only; /* --check-config: load everything, serve nothing, exit */

@@ -60,6 +60,22 @@ const struct dk_option dk_options[] = {
      "Preallocated request buffers for the largest body"},
     {"adhoc-max-bytes", DK_OPTION_SIZE, AT(adhoc_max_bytes), "64MiB", 0, SIZE_TOP, NULL, "SIZE",
      "Largest B of a product without a model; 0 switches such products off"},
+    {"shm-socket", DK_OPTION_STRING, AT(shm_socket), NULL, 0, 0, NULL, "PATH",
+     "Let clients on this machine share memory with the daemon; they ask for it on this UNIX socket"},
+    {"shm-socket-mode", DK_OPTION_OCTAL, AT(shm_socket_mode), "0660", 0, 0777, NULL, "MODE",
+     "File mode of that socket, octal"},
+    {"shm-allow-uid", DK_OPTION_IDS, AT(shm_allow_uid), NULL, 0, 0, NULL, "LIST",
+     "Users that may share memory beside root and the daemon's own: numbers with commas, or any"},
+    {"shm-allow-gid", DK_OPTION_IDS, AT(shm_allow_gid), NULL, 0, 0, NULL, "LIST",
+     "Groups whose members may share memory: numbers with commas, or any"},
+    {"shm-sessions", DK_OPTION_U32, AT(shm_sessions), "64", 1, 4096, NULL, "COUNT",
+     "Clients that share memory at once; more are refused"},
+    {"shm-session-bytes", DK_OPTION_SIZE, AT(shm_session_bytes), "256MiB", 1u << 16, SIZE_TOP, NULL, "SIZE",
+     "Shared memory of one client, weights that it pushed included"},
+    {"shm-total-bytes", DK_OPTION_SIZE, AT(shm_total_bytes), "1GiB", 1u << 16, SIZE_TOP, NULL, "SIZE",
+     "The same of all clients together"},
+    {"shm-load-models", DK_OPTION_BOOL, AT(shm_load_models), "false", 0, 0, NULL, NULL,
+     "Clients that share memory may push weights for their own use"},
     {"backend", DK_OPTION_CHOICE, AT(backend), "auto", 0, 0, backend_names, "NAME",
      "Where products are computed; auto takes CUDA when its plugin loads and a device answers, else the CPU"},
     {"device", DK_OPTION_INT, AT(device_index), "0", 0, 1023, NULL, "INDEX", "CUDA device"},
@@ -191,6 +207,9 @@ void dk_option_allowed(const struct dk_option *option, char *out, size_t size)
         break;
     case DK_OPTION_OCTAL:
         (void)snprintf(out, size, "octal 0..%llo", (unsigned long long)option->max);
+        break;
+    case DK_OPTION_IDS:
+        (void)snprintf(out, size, "any, or up to %d numbers with commas between", DK_MAX_IDS);
         break;
     case DK_OPTION_BOOL:
         (void)snprintf(out, size, "true or false");
@@ -333,6 +352,8 @@ dk_status dk_option_apply(struct dk_config_owner *owner, const struct dk_option 
         is_allowed = store_number(option, value, member);
     else if (option->kind == DK_OPTION_BOOL)
         is_allowed = parse_bool(value, member);
+    else if (option->kind == DK_OPTION_IDS)
+        is_allowed = dk_config_parse_ids(value, member);
     else if (option->kind == DK_OPTION_NAME || option->kind == DK_OPTION_CHOICE)
         is_allowed = store_choice(option, value, member);
     if (is_allowed)

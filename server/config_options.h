@@ -14,6 +14,7 @@ enum dk_option_kind {
     DK_OPTION_STRING,
     DK_OPTION_NAME,   /* const char *, one of choices; "auto" is NULL */
     DK_OPTION_CHOICE, /* enum: the index in choices */
+    DK_OPTION_IDS,    /* struct dk_id_list */
     DK_OPTION_MODEL,
     DK_OPTION_CONFIG, /* the file itself: flag and variable only */
     DK_OPTION_HELP,   /* flags only, from here on */
@@ -64,6 +65,9 @@ void dk_option_variable(const struct dk_option *option, char *out, size_t size);
 /* What a value may be, for messages and help: "0..65535", "auto, cpu or cuda", ... */
 void dk_option_allowed(const struct dk_option *option, char *out, size_t size);
 
+/* config_ids.c: false, and *out untouched, when `text` is neither "any" nor at most DK_MAX_IDS numbers
+ * between commas. */
+bool dk_config_parse_ids(const char *text, struct dk_id_list *out);
 /* config_model.c: one --model value. */
 dk_status dk_config_add_model(struct dk_config_owner *owner, const char *value,
                               const struct dk_config_source *source, struct dk_error *error);

@@ -7,12 +7,14 @@
 #include <uv.h>
 
 #include "server/acceptor.h"
+#include "server/bell.h"
 #include "server/clock.h"
 #include "server/daemon.h"
 #include "server/http.h"
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/models.h"
+#include "server/shm.h"
 #include "server/slab.h"
 
 enum {
@@ -33,6 +35,7 @@ struct control {
     dk_status load_status, reload_status;
     struct dk_error load_error, reload_error;
     struct dk_acceptor acceptor;
+    struct dk_shm *shm;  /* NULL without a socket for it */
     uint64_t signal_ns;  /* first SIGTERM or SIGINT; 0: none */
     uint64_t closing_ns; /* no new work since */
     struct dk_control_result result;
@@ -57,9 +60,11 @@ static void announce_ready(struct dk_daemon *daemon)
     (void)snprintf(url, sizeof url, "http://%s%s%s:%u", is_ipv6 ? "[" : "", config->host, is_ipv6 ? "]" : "",
                    daemon->port);
     dk_log(DK_LOG_INFO, "ready",
-           "url=%s socket=%s models=%zu weights_bytes=%lld workspace_bytes=%lld staging_bytes=%lld "
+           "url=%s socket=%s shm_socket=%s models=%zu weights_bytes=%lld workspace_bytes=%lld "
+           "staging_bytes=%lld "
            "max_body_bytes=%llu load_ms=%llu",
-           url, config->http_socket != NULL ? config->http_socket : "none", dk_models_count(daemon->models),
+           url, config->http_socket != NULL ? config->http_socket : "none",
+           config->shm_socket != NULL ? config->shm_socket : "none", dk_models_count(daemon->models),
            (long long)dk_metrics_get(daemon->metrics, DK_METRIC_WEIGHTS_BYTES),
            (long long)dk_metrics_get(daemon->metrics, DK_METRIC_WORKSPACE_BYTES),
            (long long)dk_metrics_get(daemon->metrics, DK_METRIC_STAGING_BYTES),
@@ -100,6 +105,7 @@ static void after_reload(uv_work_t *work, int status)
     struct control *control = work->data;
     (void)status;
     control->is_reloading = false;
+    dk_bell_ring(control->daemon->bell); /* a sleeping executor lets go of old versions */
     if (control->reload_status == DK_OK) {
         dk_log(DK_LOG_INFO, "reloaded", "models=%zu", dk_models_count(control->daemon->models));
     } else {
@@ -125,6 +131,9 @@ static void close_doors(struct control *control)
 {
     dk_daemon_set_state(control->daemon, DK_DAEMON_CLOSING);
     dk_acceptor_stop(&control->acceptor);
+    if (control->shm != NULL) {
+        dk_shm_close(control->shm);
+    }
     control->closing_ns = dk_clock_now_ns();
 }
 
@@ -160,6 +169,10 @@ static void drain(struct control *control)
     }
     uint32_t active = dk_http_active_count(control->http);
     uint64_t closing_ms = ms_since(control->closing_ns);
+    if (control->shm != NULL && closing_ms >= LAST_CALL_MS) {
+        dk_shm_finish(control->shm);
+    }
+    active += dk_shm_client_count(control->shm);
     if (active == 0 && closing_ms >= LAST_CALL_MS && !control->is_loading && !control->is_reloading) {
         dk_log(DK_LOG_INFO, "stopped", "drain_ms=%llu", (unsigned long long)ms_since(control->signal_ns));
         stop(control, 0, false);
@@ -175,12 +188,26 @@ static void on_tick(uv_timer_t *timer)
     struct control *control = timer->data;
     dk_http_sweep(control->http);
     dk_acceptor_tick(&control->acceptor);
+    if (control->shm != NULL) {
+        dk_shm_tick(control->shm);
+    }
     if (control->signal_ns != 0) {
         drain(control);
     }
 }
 
-static int start(struct control *control, const int *sockets, int socket_count)
+static int open_shm(struct control *control, int shm_socket)
+{
+    struct dk_error error;
+    if (shm_socket < 0 ||
+        dk_shm_new(&control->loop, control->daemon, shm_socket, &control->shm, &error) == DK_OK) {
+        return 0;
+    }
+    dk_log(DK_LOG_ERROR, "shm_failed", "status=%s message=%s", dk_status_name(error.status), error.message);
+    return UV_ENOMEM;
+}
+
+static int start(struct control *control, const int *sockets, int socket_count, int shm_socket)
 {
     uv_loop_t *loop = &control->loop;
     control->terminate.data = control->interrupt.data = control->reload.data = control;
@@ -197,6 +224,7 @@ static int start(struct control *control, const int *sockets, int socket_count)
            (result = uv_timer_start(&control->timer, on_tick, TICK_MS, TICK_MS)) ||
            (result = dk_acceptor_init(&control->acceptor, loop, control->http, sockets, socket_count,
                                       connections_max)) ||
+           (result = open_shm(control, shm_socket)) ||
            (result = uv_queue_work(loop, &control->load_work, on_load, after_load)));
     return result;
 }
@@ -221,14 +249,14 @@ static void close_handle(uv_handle_t *handle, void *context)
 }
 
 struct dk_control_result dk_control_run(struct dk_daemon *daemon, struct dk_http *http, const int *sockets,
-                                        int socket_count)
+                                        int socket_count, int shm_socket)
 {
     struct control control = {.daemon = daemon, .http = http, .is_loading = true};
     if (uv_loop_init(&control.loop) != 0) {
         dk_log(DK_LOG_ERROR, "loop_failed", "step=%s", "init");
         return (struct dk_control_result){.exit_code = 1};
     }
-    int started = start(&control, sockets, socket_count);
+    int started = start(&control, sockets, socket_count, shm_socket);
     if (started == 0) {
         unblock_signals();
         (void)uv_run(&control.loop, UV_RUN_DEFAULT);
@@ -241,6 +269,7 @@ struct dk_control_result dk_control_run(struct dk_daemon *daemon, struct dk_http
         uv_walk(&control.loop, close_handle, NULL);
         (void)uv_run(&control.loop, UV_RUN_DEFAULT); /* runs the closing callbacks, ends a reload */
         (void)uv_loop_close(&control.loop);
+        dk_shm_free(control.shm);
     }
     return control.result;
 }

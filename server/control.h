@@ -18,8 +18,9 @@ struct dk_control_result {
  *   SIGTERM, SIGINT  ready turns 503 at once; after drain_grace_ms nothing new is accepted; what was accepted
  *                    is finished, at most drain_limit_ms; a second signal ends at once
  *   SIGHUP           models are loaded again; one that fails keeps its old version serving
- * `sockets` are listening and borrowed, but closed for accepting on return. Thread: main. */
+ * `sockets` (of HTTP) and `shm_socket` (of the native ring; -1: none) are listening and borrowed, but closed
+ * for accepting on return. Thread: main. */
 struct dk_control_result dk_control_run(struct dk_daemon *daemon, struct dk_http *http, const int *sockets,
-                                        int socket_count);
+                                        int socket_count, int shm_socket);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include "server/bell.h"
 #include "server/body_reader.h"
 #include "server/executor.h"
 #include "server/job.h"
@@ -10,6 +11,7 @@
 #include "server/metrics.h"
 #include "server/models.h"
 #include "server/queue.h"
+#include "server/rings.h"
 #include "server/slab.h"
 #include "server/tuning.h"
 
@@ -73,6 +75,21 @@ static uint32_t executor_spin_us(const struct dk_daemon *daemon)
     return cpu_count >= dk_engine_get_info(daemon->engine)->thread_count + 2 ? 50 : 0;
 }
 
+/* The ways to the executor. */
+static dk_status make_hand_offs(struct dk_daemon *daemon, struct dk_error *error)
+{
+    const struct dk_config *config = daemon->config;
+    dk_status status = dk_bell_new(&daemon->bell, error);
+    if (status == DK_OK) {
+        status = dk_queue_new(config->queue_depth, daemon->bell, &daemon->queue, error);
+    }
+    if (status == DK_OK && config->shm_socket != NULL) {
+        struct dk_rings_options options = {.capacity = config->shm_sessions, .bell = daemon->bell};
+        status = dk_rings_new(&options, &daemon->rings, error);
+    }
+    return status;
+}
+
 dk_status dk_daemon_load(struct dk_daemon *daemon, struct dk_error *error)
 {
     const struct dk_config *config = daemon->config;
@@ -97,17 +114,20 @@ dk_status dk_daemon_load(struct dk_daemon *daemon, struct dk_error *error)
     if (status != DK_OK) {
         goto unload;
     }
-    status = dk_queue_new(config->queue_depth, &daemon->queue, error);
+    status = make_hand_offs(daemon, error);
     if (status != DK_OK) {
         goto unload;
     }
+    daemon->workspace_bytes =
+        max_u64(extent.workspace_bytes, config->adhoc_max_bytes > 0 ? DK_ADHOC_WORKSPACE_BYTES : 1);
     struct dk_executor_options options = {
         .engine = daemon->engine,
+        .bell = daemon->bell,
         .queue = daemon->queue,
+        .rings = daemon->rings,
         .metrics = daemon->metrics,
         .spin_us = executor_spin_us(daemon),
-        .workspace_bytes =
-            max_u64(extent.workspace_bytes, config->adhoc_max_bytes > 0 ? DK_ADHOC_WORKSPACE_BYTES : 1),
+        .workspace_bytes = daemon->workspace_bytes,
         .adhoc_max_bytes = config->adhoc_max_bytes,
     };
     status = dk_executor_new(&options, &daemon->executor, error);
@@ -135,8 +155,12 @@ void dk_daemon_quiesce(struct dk_daemon *daemon)
 void dk_daemon_unload(struct dk_daemon *daemon)
 {
     dk_daemon_quiesce(daemon);
+    dk_rings_free(daemon->rings);
+    daemon->rings = NULL;
     dk_queue_free(daemon->queue);
     daemon->queue = NULL;
+    dk_bell_free(daemon->bell);
+    daemon->bell = NULL;
     dk_body_readers_free(daemon->readers);
     daemon->readers = NULL;
     dk_jobs_free(daemon->jobs);

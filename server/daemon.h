@@ -10,12 +10,14 @@
 #include "decomposek.h"
 #include "server/config.h"
 
+struct dk_bell;
 struct dk_body_readers;
 struct dk_executor;
 struct dk_jobs;
 struct dk_metrics;
 struct dk_models;
 struct dk_queue;
+struct dk_rings;
 struct dk_slabs;
 struct dk_tuning;
 
@@ -38,10 +40,13 @@ struct dk_daemon {
     struct dk_models *models;
     struct dk_slabs *slabs;
     struct dk_jobs *jobs;
+    struct dk_bell *bell; /* wakes the executor */
     struct dk_queue *queue;
+    struct dk_rings *rings; /* NULL unless clients may share memory */
     struct dk_executor *executor;
     struct dk_body_readers *readers;
     struct dk_tuning *tuning; /* NULL unless plans are measured in the background */
+    size_t workspace_bytes;   /* of the executor */
     uint64_t max_body_bytes;  /* largest body of a compute request */
 
     _Atomic int state;           /* enum dk_daemon_state */

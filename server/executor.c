@@ -1,27 +1,36 @@
-/* executor.c: pop, cut into pieces that fit the plan table and the workspace, run, stamp, complete. */
+/* executor.c: looks at the queue and at every ring, computes, completes, sleeps when there is nothing. */
 #include "server/executor.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "server/bell.h"
 #include "server/clock.h"
 #include "server/job.h"
+#include "server/launch.h"
 #include "server/metrics.h"
 #include "server/models.h"
 #include "server/queue.h"
+#include "server/rings.h"
 #include "server/rounding.h"
 
 /* Only a job that has waited this long is checked for a lost client: the check is a system call. */
-enum { CLIENT_CHECK_AFTER_NS = 1000000 };
+enum { CLIENT_CHECK_AFTER_NS = 1000000, LOOKS_PER_CLOCK_READ = 16 };
 
 struct dk_executor {
     struct dk_executor_options options;
-    uint32_t max_tokens;
-    void *workspace;
+    struct dk_launcher launcher;
     struct dk_weights *scratch; /* B of ad hoc products */
     pthread_t thread;
 };
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
 
 /* A suspended connection's socket cannot be closed under us, so its descriptor is safe to poll. A reset or
  * fully closed peer is gone; one that only finished sending (half-closed) still wants its answer. */
@@ -34,61 +43,31 @@ static bool client_is_gone(const struct dk_job *job)
     return poll(&request, 1, 0) == 1 && (request.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-/* Most rows of one piece: the largest bucket whose partials fit the workspace; 0 when not even one row's. */
-static uint64_t rows_per_piece(const struct dk_executor *executor, const struct dk_weights *weights,
-                               uint64_t m)
-{
-    uint64_t rows = m < executor->max_tokens ? m : executor->max_tokens;
-    while (rows > 0 && dk_workspace_bytes(weights, rows) > executor->options.workspace_bytes) {
-        rows /= 2;
-    }
-    return rows;
-}
-
-static dk_status run_pieces(struct dk_executor *executor, struct dk_job *job,
+static dk_status launch_job(struct dk_executor *executor, struct dk_job *job,
                             const struct dk_weights *weights)
 {
     const struct dk_gemm *gemm = &job->gemm;
-    uint64_t piece_rows = rows_per_piece(executor, weights, gemm->m);
-    if (piece_rows == 0 && gemm->m > 0) {
-        return dk_fail(&job->error, DK_TOO_LARGE,
-                       "one row of [%llu,%llu] needs a workspace of %zu bytes, there are %zu",
-                       (unsigned long long)gemm->k, (unsigned long long)gemm->n,
-                       dk_workspace_bytes(weights, 1), executor->options.workspace_bytes);
+    struct dk_launch launch = {
+        .weights = weights,
+        .m = gemm->m,
+        .n = gemm->n,
+        .k = gemm->k,
+        .a = job->a,
+        .c = job->c,
+        .a_dtype = gemm->a_dtype,
+        .c_dtype = gemm->c_dtype,
+        .epilogue = gemm->epilogue,
+        .bias = job->bias,
+    };
+    dk_status status = dk_launch_all(&executor->launcher, &launch, &job->error);
+    job->kernel_ns = launch.kernel_ns;
+    job->piece_count = launch.piece_count;
+    if (launch.piece_count > 0) {
+        job->bucket_rows = launch.bucket_rows;
+        job->split_k = launch.split_k;
+        job->variant = launch.variant;
     }
-    size_t a_row_bytes = gemm->k * dk_dtype_bytes(gemm->a_dtype);
-    size_t c_row_bytes = gemm->n * dk_dtype_bytes(gemm->c_dtype);
-    for (uint64_t row = 0; row < gemm->m;) {
-        uint64_t rows = gemm->m - row < piece_rows ? gemm->m - row : piece_rows;
-        struct dk_call call = {
-            .m = rows,
-            .a = (const unsigned char *)job->a + row * a_row_bytes,
-            .a_row_elements = gemm->k,
-            .a_dtype = gemm->a_dtype,
-            .c = (unsigned char *)job->c + row * c_row_bytes,
-            .c_row_elements = gemm->n,
-            .c_dtype = gemm->c_dtype,
-            .epilogue = gemm->epilogue,
-            .bias = job->bias,
-            .workspace = executor->workspace,
-        };
-        uint64_t kernel_ns = 0;
-        dk_status status = dk_run_host(weights, &call, &kernel_ns, &job->error);
-        if (status != DK_OK) {
-            return status;
-        }
-        job->kernel_ns += kernel_ns;
-        job->piece_count++;
-        const struct dk_plan *plan = dk_plan_get(weights, rows);
-        job->bucket_rows = plan->bucket_rows;
-        job->split_k = plan->split_k;
-        job->variant = plan->variant;
-        if (executor->options.metrics != NULL) {
-            dk_metrics_record_launch(executor->options.metrics, rows, 1);
-        }
-        row += rows;
-    }
-    return DK_OK;
+    return status;
 }
 
 static dk_status compute(struct dk_executor *executor, struct dk_job *job)
@@ -106,7 +85,7 @@ static dk_status compute(struct dk_executor *executor, struct dk_job *job)
         return status;
     }
     if (job->model != NULL) {
-        return run_pieces(executor, job, job->model->weights);
+        return launch_job(executor, job, job->model->weights);
     }
     if (executor->scratch == NULL) {
         return dk_fail(&job->error, DK_FORBIDDEN, "products without a model are switched off");
@@ -117,10 +96,10 @@ static dk_status compute(struct dk_executor *executor, struct dk_job *job)
                                    .layout = gemm->b_layout,
                                    .data = job->b}; /* the bias goes with the call */
     status = dk_weights_assign(executor->scratch, &desc, &job->error);
-    return status == DK_OK ? run_pieces(executor, job, executor->scratch) : status;
+    return status == DK_OK ? launch_job(executor, job, executor->scratch) : status;
 }
 
-static void serve(struct dk_executor *executor, struct dk_job *job)
+static void serve(struct dk_executor *executor, struct dk_job *job, uint64_t *now_ns)
 {
     if (executor->options.metrics != NULL) {
         dk_metrics_add(executor->options.metrics, DK_METRIC_QUEUE_DEPTH, -1);
@@ -132,19 +111,74 @@ static void serve(struct dk_executor *executor, struct dk_job *job)
     } else {
         job->error.status = compute(executor, job);
     }
-    job->finished_ns = dk_clock_now_ns();
+    job->finished_ns = *now_ns = dk_clock_now_ns();
     uint64_t busy_ns = job->finished_ns - job->started_ns;
     job->copy_ns = busy_ns > job->kernel_ns ? busy_ns - job->kernel_ns : 0;
     job->complete(job); /* not ours any more */
+}
+
+/* One job and a turn of every ring: neither kind of client can keep the other waiting for long. */
+static bool work(struct dk_executor *executor, uint64_t *now_ns)
+{
+    bool has_worked = false;
+    struct dk_job *job = dk_queue_try_pop(executor->options.queue);
+    if (job != NULL) {
+        serve(executor, job, now_ns);
+        has_worked = true;
+    }
+    if (executor->options.rings != NULL) {
+        has_worked |= dk_rings_turn(executor->options.rings, &executor->launcher, now_ns);
+    }
+    return has_worked;
+}
+
+/* Looks for work until it found and did some (true), or the time is over. */
+static bool spin(struct dk_executor *executor, uint64_t *now_ns)
+{
+    uint64_t end_ns = *now_ns + (uint64_t)executor->options.spin_us * 1000u;
+    while (*now_ns < end_ns) {
+        for (int i = 0; i < LOOKS_PER_CLOCK_READ; i++) {
+            if (work(executor, now_ns)) {
+                return true;
+            }
+            relax();
+        }
+        *now_ns = dk_clock_now_ns();
+    }
+    return false;
+}
+
+/* Dekker's pattern with every producer: arm, look again, sleep. */
+static void sleep_until_rung(struct dk_executor *executor)
+{
+    struct dk_queue *queue = executor->options.queue;
+    struct dk_rings *rings = executor->options.rings;
+    dk_bell_arm(executor->options.bell);
+    bool is_quiet =
+        (rings == NULL || dk_rings_arm(rings)) && !dk_queue_has_job(queue) && !dk_queue_is_closed(queue);
+    if (is_quiet) {
+        dk_bell_sleep(executor->options.bell);
+    } else {
+        dk_bell_disarm(executor->options.bell);
+    }
+    if (rings != NULL) {
+        dk_rings_disarm(rings);
+    }
 }
 
 static void *executor_main(void *argument)
 {
     struct dk_executor *executor = argument;
     (void)pthread_setname_np(pthread_self(), "dk-executor");
-    uint64_t spin_ns = (uint64_t)executor->options.spin_us * 1000u;
-    for (struct dk_job *job; (job = dk_queue_pop(executor->options.queue, spin_ns)) != NULL;) {
-        serve(executor, job);
+    uint64_t now_ns = dk_clock_now_ns();
+    while (!dk_queue_is_finished(executor->options.queue)) {
+        if (!work(executor, &now_ns) && !spin(executor, &now_ns)) {
+            sleep_until_rung(executor);
+            now_ns = dk_clock_now_ns();
+        }
+    }
+    if (executor->options.rings != NULL) {
+        dk_rings_end(executor->options.rings);
     }
     return NULL;
 }
@@ -157,9 +191,14 @@ dk_status dk_executor_new(const struct dk_executor_options *options, struct dk_e
         return dk_fail(error, DK_NO_MEMORY, "cannot allocate the executor");
     }
     executor->options = *options;
-    executor->max_tokens = dk_engine_get_info(options->engine)->max_tokens;
+    executor->launcher = (struct dk_launcher){
+        .engine = options->engine,
+        .metrics = options->metrics,
+        .max_tokens = dk_engine_get_info(options->engine)->max_tokens,
+        .workspace_bytes = options->workspace_bytes,
+    };
     dk_status status =
-        dk_workspace_new(options->engine, options->workspace_bytes, &executor->workspace, error);
+        dk_workspace_new(options->engine, options->workspace_bytes, &executor->launcher.workspace, error);
     if (status != DK_OK) {
         goto free_executor;
     }
@@ -181,7 +220,7 @@ dk_status dk_executor_new(const struct dk_executor_options *options, struct dk_e
 free_scratch:
     dk_weights_free(executor->scratch);
 free_workspace:
-    dk_workspace_free(options->engine, executor->workspace);
+    dk_workspace_free(options->engine, executor->launcher.workspace);
 free_executor:
     free(executor);
     return status;
@@ -195,6 +234,6 @@ void dk_executor_free(struct dk_executor *executor)
     dk_queue_close(executor->options.queue);
     (void)pthread_join(executor->thread, NULL);
     dk_weights_free(executor->scratch);
-    dk_workspace_free(executor->options.engine, executor->workspace);
+    dk_workspace_free(executor->options.engine, executor->launcher.workspace);
     free(executor);
 }

@@ -8,13 +8,17 @@
 #include "decomposek.h"
 #include "proto/status.h"
 
+struct dk_bell;
 struct dk_executor;
 struct dk_metrics;
 struct dk_queue;
+struct dk_rings;
 
 struct dk_executor_options {
     struct dk_engine *engine;   /* kept */
+    struct dk_bell *bell;       /* kept: what the queue, the rings and their clients ring */
     struct dk_queue *queue;     /* kept */
+    struct dk_rings *rings;     /* kept; may be NULL */
     struct dk_metrics *metrics; /* kept; may be NULL */
     uint32_t spin_us;           /* how long it looks for the next job before it sleeps */
     size_t workspace_bytes;     /* fp32 partials; a job whose plan needs more runs in smaller pieces */
@@ -25,7 +29,7 @@ struct dk_executor_options {
  * DK_NO_MEMORY, DK_DEVICE_FAILED. */
 dk_status dk_executor_new(const struct dk_executor_options *options, struct dk_executor **out,
                           struct dk_error *error);
-/* Closes the queue, completes what is in it, joins the thread. NULL-safe. */
+/* Closes the queue, completes what is in it, lets go of every session, joins the thread. NULL-safe. */
 void dk_executor_free(struct dk_executor *executor);
 
 /* Jobs are served one by one in order of arrival: batching several jobs into one launch means filling one

@@ -55,20 +55,6 @@ dk_status dk_native_body(struct dk_http_request *request, const char *bytes, siz
     return status;
 }
 
-static enum dk_outcome outcome_of(dk_status status)
-{
-    if (status == DK_OK) {
-        return DK_OUTCOME_OK;
-    }
-    if (status == DK_CANCELLED) {
-        return DK_OUTCOME_CANCELLED;
-    }
-    int http_status = dk_status_http(status);
-    return http_status == 503  ? DK_OUTCOME_BUSY
-           : http_status < 500 ? DK_OUTCOME_CLIENT_ERROR
-                               : DK_OUTCOME_SERVER_ERROR;
-}
-
 static enum dk_transport transport_of(const struct dk_http_request *request)
 {
     return request->matmul.is_raw ? DK_TRANSPORT_HTTP_RAW : DK_TRANSPORT_HTTP_JSON;
@@ -79,7 +65,7 @@ void dk_native_refused(struct dk_http_request *request, dk_status status)
     struct dk_metrics_sample sample = {.shape = DK_METRICS_SHAPE_OTHER,
                                        .model = -1,
                                        .transport = transport_of(request),
-                                       .outcome = outcome_of(status)};
+                                       .outcome = dk_metrics_outcome(status)};
     dk_metrics_record(request->daemon->metrics, &sample);
 }
 
@@ -98,7 +84,7 @@ static void record(struct dk_http_request *request, const struct dk_job *job, ui
         .model = job->model != NULL ? job->model->metrics_model : -1,
         .bucket_index = bucket_of(request->daemon->engine, job->gemm.m),
         .transport = transport_of(request),
-        .outcome = outcome_of(job->error.status),
+        .outcome = dk_metrics_outcome(job->error.status),
         .rows = job->gemm.m,
         .queue_ns = job->started_ns - job->queued_ns,
         .copy_ns = job->copy_ns,

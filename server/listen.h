@@ -18,6 +18,9 @@ dk_status dk_listen_tcp(const char *host, uint16_t *port_inout, int *out_fd, str
  * Non-blocking, close-on-exec. DK_BAD_VALUE for an empty or too long path. Thread: any. */
 dk_status dk_listen_unix(const char *path, uint32_t mode, int *out_fd, int *out_lock_fd,
                          struct dk_error *error);
+/* The same for SOCK_SEQPACKET. */
+dk_status dk_listen_unix_packets(const char *path, uint32_t mode, int *out_fd, int *out_lock_fd,
+                                 struct dk_error *error);
 /* Remove the socket file if it is still ours, and the lock file, and close both descriptors. `fd` may be -1
  * when the HTTP library has closed it already. */
 void dk_listen_unix_close(const char *path, int fd, int lock_fd);

@@ -170,11 +170,11 @@ static dk_status finish_file(int fd, const char *path, mode_t mode, int lock_fd,
 
 /* fchmod before bind gives the new file this mode less the umask, so it is never open to more than `mode`;
  * chmod then adds what the umask took. umask itself belongs to the whole process. */
-static dk_status serve_path(const struct sockaddr_un *address, uint32_t mode, int lock_fd, int *out_fd,
-                            struct dk_error *error)
+static dk_status serve_path(const struct sockaddr_un *address, int type, uint32_t mode, int lock_fd,
+                            int *out_fd, struct dk_error *error)
 {
     const char *path = address->sun_path;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return fail_errno(error, "create", path);
     dk_status status = DK_OK;
@@ -189,8 +189,8 @@ static dk_status serve_path(const struct sockaddr_un *address, uint32_t mode, in
     return status;
 }
 
-dk_status dk_listen_unix(const char *path, uint32_t mode, int *out_fd, int *out_lock_fd,
-                         struct dk_error *error)
+static dk_status listen_unix(const char *path, int type, uint32_t mode, int *out_fd, int *out_lock_fd,
+                             struct dk_error *error)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t length = strlen(path);
@@ -204,12 +204,24 @@ dk_status dk_listen_unix(const char *path, uint32_t mode, int *out_fd, int *out_
         return status;
     status = clear_path(path, &address, error);
     if (status == DK_OK)
-        status = serve_path(&address, mode, lock_fd, out_fd, error);
+        status = serve_path(&address, type, mode, lock_fd, out_fd, error);
     if (status == DK_OK)
         *out_lock_fd = lock_fd;
     else
         release_lock(path, lock_fd);
     return status;
+}
+
+dk_status dk_listen_unix(const char *path, uint32_t mode, int *out_fd, int *out_lock_fd,
+                         struct dk_error *error)
+{
+    return listen_unix(path, SOCK_STREAM, mode, out_fd, out_lock_fd, error);
+}
+
+dk_status dk_listen_unix_packets(const char *path, uint32_t mode, int *out_fd, int *out_lock_fd,
+                                 struct dk_error *error)
+{
+    return listen_unix(path, SOCK_SEQPACKET, mode, out_fd, out_lock_fd, error);
 }
 
 void dk_listen_unix_close(const char *path, int fd, int lock_fd)

@@ -20,7 +20,7 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DEVICE = 3 };
 extern char **environ;
 
 struct listeners {
-    int tcp, unix_socket, unix_lock; /* -1: none */
+    int tcp, unix_socket, unix_lock, shm_socket, shm_lock; /* -1: none */
 };
 
 static int fail(const char *event, int exit_code, const struct dk_error *error)
@@ -33,12 +33,16 @@ static int fail(const char *event, int exit_code, const struct dk_error *error)
 static dk_status open_listeners(struct dk_daemon *daemon, struct listeners *listeners, struct dk_error *error)
 {
     const struct dk_config *config = daemon->config;
-    *listeners = (struct listeners){.tcp = -1, .unix_socket = -1, .unix_lock = -1};
+    *listeners = (struct listeners){-1, -1, -1, -1, -1};
     daemon->port = config->port;
     dk_status status = dk_listen_tcp(config->host, &daemon->port, &listeners->tcp, error);
     if (status == DK_OK && config->http_socket != NULL) {
         status = dk_listen_unix(config->http_socket, config->http_socket_mode, &listeners->unix_socket,
                                 &listeners->unix_lock, error);
+    }
+    if (status == DK_OK && config->shm_socket != NULL) {
+        status = dk_listen_unix_packets(config->shm_socket, config->shm_socket_mode, &listeners->shm_socket,
+                                        &listeners->shm_lock, error);
     }
     return status;
 }
@@ -47,6 +51,9 @@ static void close_listeners(const struct dk_config *config, const struct listene
 {
     if (listeners->unix_socket >= 0) {
         dk_listen_unix_close(config->http_socket, listeners->unix_socket, listeners->unix_lock);
+    }
+    if (listeners->shm_socket >= 0) {
+        dk_listen_unix_close(config->shm_socket, listeners->shm_socket, listeners->shm_lock);
     }
     if (listeners->tcp >= 0) {
         (void)close(listeners->tcp);
@@ -153,7 +160,7 @@ static int serve(struct dk_daemon *daemon)
     }
     int sockets[] = {listeners.tcp, listeners.unix_socket};
     struct dk_control_result result =
-        dk_control_run(daemon, http, sockets, listeners.unix_socket >= 0 ? 2 : 1);
+        dk_control_run(daemon, http, sockets, listeners.unix_socket >= 0 ? 2 : 1, listeners.shm_socket);
     exit_code = result.exit_code;
     if (result.is_abrupt) {
         close_listeners(daemon->config, &listeners); /* the socket file is ours to remove even now */
@@ -185,6 +192,7 @@ int main(int argc, char **argv)
     }
     dk_log_init(config->log_level, config->log_format);
     (void)signal(SIGPIPE, SIG_IGN); /* a vanished client is an error code of write, not our end */
+    (void)signal(SIGXFSZ, SIG_IGN); /* and so is a limit on file sizes, which shared memory counts towards */
     struct dk_daemon daemon = {.config = config, .started_ns = dk_clock_now_ns()};
     int exit_code = config->check_only ? check_config(&daemon) : serve(&daemon);
     dk_config_free(config);

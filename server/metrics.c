@@ -194,6 +194,20 @@ int dk_metrics_model(struct dk_metrics *metrics, const char *name)
     return handle;
 }
 
+enum dk_outcome dk_metrics_outcome(dk_status status)
+{
+    if (status == DK_OK) {
+        return DK_OUTCOME_OK;
+    }
+    if (status == DK_CANCELLED) {
+        return DK_OUTCOME_CANCELLED;
+    }
+    int http_status = dk_status_http(status);
+    return http_status == 503  ? DK_OUTCOME_BUSY
+           : http_status < 500 ? DK_OUTCOME_CLIENT_ERROR
+                               : DK_OUTCOME_SERVER_ERROR;
+}
+
 static struct dk_shape_series *get_shape(const struct dk_metrics *metrics, int handle)
 {
     uint32_t count = atomic_load_explicit(&metrics->shape_count, memory_order_acquire);

@@ -18,7 +18,7 @@
 
 struct dk_metrics;
 
-enum dk_transport { DK_TRANSPORT_HTTP_JSON, DK_TRANSPORT_HTTP_RAW, DK_TRANSPORT_COUNT };
+enum dk_transport { DK_TRANSPORT_HTTP_JSON, DK_TRANSPORT_HTTP_RAW, DK_TRANSPORT_SHM, DK_TRANSPORT_COUNT };
 enum dk_outcome {
     DK_OUTCOME_OK,
     DK_OUTCOME_CLIENT_ERROR,
@@ -27,6 +27,8 @@ enum dk_outcome {
     DK_OUTCOME_CANCELLED,
     DK_OUTCOME_COUNT
 };
+/* What a status counts as. */
+enum dk_outcome dk_metrics_outcome(dk_status status);
 /* Gauges and counters without labels. X(id, "name", "help", is_counter) */
 #define DK_METRIC_SCALAR_MAP(X)                                                                              \
     X(QUEUE_DEPTH, "decomposek_queue_depth", "Jobs waiting for the executor.", 0)                            \
@@ -41,6 +43,11 @@ enum dk_outcome {
     X(HTTP_RECEIVED_BYTES, "decomposek_http_received_bytes_total", "Body bytes received.", 1)                \
     X(HTTP_SENT_BYTES, "decomposek_http_sent_bytes_total", "Body bytes sent by compute routes.", 1)          \
     X(HTTP_REFUSED, "decomposek_http_refused_total", "Requests refused before admission (4xx and 503).", 1)  \
+    X(SHM_SESSIONS, "decomposek_shm_sessions", "Open sessions of the native ring.", 0)                       \
+    X(SHM_BYTES, "decomposek_shm_bytes", "Shared memory and pushed weights of the native ring.", 0)          \
+    X(SHM_OPENED, "decomposek_shm_opened_total", "Sessions of the native ring that were opened.", 1)         \
+    X(SHM_REFUSED, "decomposek_shm_refused_total", "Clients refused at the handshake socket.", 1)            \
+    X(SHM_DROPPED, "decomposek_shm_dropped_total", "Sessions dropped for breaking the protocol.", 1)         \
     X(RELOADS, "decomposek_reloads_total", "Successful reloads of models.", 1)                               \
     X(RELOAD_FAILURES, "decomposek_reload_failures_total", "Reloads that kept the old models.", 1)
 enum dk_metric_scalar {

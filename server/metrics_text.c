@@ -97,7 +97,7 @@ struct shape_family {
     const struct dk_bounds *bounds;
 };
 
-static const char *const transport_names[DK_TRANSPORT_COUNT] = {"http_json", "http_raw"};
+static const char *const transport_names[DK_TRANSPORT_COUNT] = {"http_json", "http_raw", "shm"};
 static const char *const outcome_names[DK_OUTCOME_COUNT] = {"ok", "client_error", "busy", "server_error",
                                                             "cancelled"};
 

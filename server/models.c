@@ -18,8 +18,9 @@ struct dk_models {
     size_t count;
     uint64_t max_n, max_k;
     size_t workspace_bytes;
-    pthread_mutex_t reload; /* one reload at a time */
-    pthread_mutex_t swap;   /* `slots`: held for a pointer and a count, never while loading */
+    _Atomic uint64_t generation; /* + 1 after each swap */
+    pthread_mutex_t reload;      /* one reload at a time */
+    pthread_mutex_t swap;        /* `slots`: held for a pointer and a count, never while loading */
     struct slot {
         struct dk_model *serving;
     } slots[]; /* [count] */
@@ -175,6 +176,7 @@ static dk_status reload_one(struct dk_models *models, size_t index, struct dk_er
     pthread_mutex_lock(&models->swap);
     models->slots[index].serving = next;
     pthread_mutex_unlock(&models->swap);
+    atomic_fetch_add(&models->generation, 1);
     dk_model_release(old);
     log_loaded(next);
     return DK_OK;
@@ -224,6 +226,11 @@ struct dk_model *dk_models_acquire(struct dk_models *models, const char *name)
 size_t dk_models_count(const struct dk_models *models)
 {
     return models->count;
+}
+
+uint64_t dk_models_generation(const struct dk_models *models)
+{
+    return atomic_load_explicit(&models->generation, memory_order_acquire);
 }
 
 void dk_model_release(struct dk_model *model)

@@ -48,6 +48,8 @@ dk_status dk_models_reload(struct dk_models *models, struct dk_error *error);
 struct dk_model *dk_models_acquire(struct dk_models *models, const char *name);
 /* In order of the specs; NULL beyond the last. */
 struct dk_model *dk_models_acquire_at(struct dk_models *models, size_t index);
+/* Changes after each swap: a holder that sees a new value acquires anew. Thread: any; one load. */
+uint64_t dk_models_generation(const struct dk_models *models);
 size_t dk_models_count(const struct dk_models *models);
 void dk_model_release(struct dk_model *model); /* NULL-safe */
 /* Largest n, k and workspace over all models (0 without models). n, k and workspace are fixed by

@@ -1,19 +1,15 @@
-/* queue.c: a ring of sequence-numbered cells; the consumer sleeps on a futex.
+/* queue.c: a ring of sequence-numbered cells.
  *
  * A cell whose sequence equals its position is free, position + 1 means filled. The count of admitted jobs is
- * bounded before a cell is claimed, so a claimed cell is always free. Sleeping is Dekker's pattern: the
- * producer fills, then looks at `is_sleeping`; the consumer sets `is_sleeping`, then looks at the cell; all
- * four are sequentially consistent, so one of them sees the other. */
+ * bounded before a cell is claimed, so a claimed cell is always free. What a producer stores and what the
+ * consumer looks at before it sleeps is sequentially consistent, as the bell wants it. */
 #include "server/queue.h"
 
-#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include "server/clock.h"
+#include "server/bell.h"
 
 struct cell {
     _Atomic uint64_t sequence;
@@ -21,6 +17,7 @@ struct cell {
 };
 
 struct dk_queue {
+    struct dk_bell *bell;
     uint32_t capacity;
     uint64_t mask;
     struct cell *cells;
@@ -28,10 +25,9 @@ struct dk_queue {
     _Atomic uint32_t depth;             /* admitted, not yet popped */
     _Atomic bool is_closed;
     _Alignas(64) uint64_t head; /* consumer only */
-    _Atomic uint32_t is_sleeping;
 };
 
-dk_status dk_queue_new(uint32_t capacity, struct dk_queue **out, struct dk_error *error)
+dk_status dk_queue_new(uint32_t capacity, struct dk_bell *bell, struct dk_queue **out, struct dk_error *error)
 {
     uint64_t cell_count = 1;
     while (cell_count < capacity) {
@@ -44,7 +40,7 @@ dk_status dk_queue_new(uint32_t capacity, struct dk_queue **out, struct dk_error
         free(cells);
         return dk_fail(error, DK_NO_MEMORY, "cannot allocate a queue of %u jobs", capacity);
     }
-    *queue = (struct dk_queue){.capacity = capacity, .mask = cell_count - 1, .cells = cells};
+    *queue = (struct dk_queue){.bell = bell, .capacity = capacity, .mask = cell_count - 1, .cells = cells};
     for (uint64_t i = 0; i < cell_count; i++) {
         atomic_init(&cells[i].sequence, i);
     }
@@ -59,13 +55,6 @@ void dk_queue_free(struct dk_queue *queue)
     }
     free(queue->cells);
     free(queue);
-}
-
-static void wake_consumer(struct dk_queue *queue)
-{
-    if (atomic_load(&queue->is_sleeping) != 0 && atomic_exchange(&queue->is_sleeping, 0) != 0) {
-        (void)syscall(SYS_futex, &queue->is_sleeping, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-    }
 }
 
 dk_status dk_queue_push(struct dk_queue *queue, struct dk_job *job, struct dk_error *error)
@@ -84,18 +73,18 @@ dk_status dk_queue_push(struct dk_queue *queue, struct dk_job *job, struct dk_er
     struct cell *cell = &queue->cells[position & queue->mask];
     cell->job = job;
     atomic_store(&cell->sequence, position + 1);
-    wake_consumer(queue);
+    dk_bell_ring(queue->bell);
     return DK_OK;
 }
 
-static bool head_is_filled(struct dk_queue *queue)
+bool dk_queue_has_job(const struct dk_queue *queue)
 {
     return atomic_load(&queue->cells[queue->head & queue->mask].sequence) == queue->head + 1;
 }
 
 struct dk_job *dk_queue_try_pop(struct dk_queue *queue)
 {
-    if (!head_is_filled(queue)) {
+    if (!dk_queue_has_job(queue)) {
         return NULL;
     }
     struct cell *cell = &queue->cells[queue->head & queue->mask];
@@ -106,53 +95,21 @@ struct dk_job *dk_queue_try_pop(struct dk_queue *queue)
     return job;
 }
 
-static void relax(void)
+/* A push that was admitted before the close may still be filling its cell: depth tells. */
+bool dk_queue_is_finished(const struct dk_queue *queue)
 {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
+    return atomic_load(&queue->is_closed) && atomic_load(&queue->depth) == 0;
 }
 
-static void sleep_until_filled(struct dk_queue *queue)
+bool dk_queue_is_closed(const struct dk_queue *queue)
 {
-    atomic_store(&queue->is_sleeping, 1);
-    if (head_is_filled(queue) || atomic_load(&queue->is_closed)) {
-        atomic_store(&queue->is_sleeping, 0);
-        return;
-    }
-    /* Returns at once when a producer has cleared the word since; spurious returns are harmless. */
-    (void)syscall(SYS_futex, &queue->is_sleeping, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
-    atomic_store(&queue->is_sleeping, 0);
-}
-
-struct dk_job *dk_queue_pop(struct dk_queue *queue, uint64_t spin_ns)
-{
-    for (;;) {
-        uint64_t spin_end_ns = spin_ns == 0 ? 0 : dk_clock_now_ns() + spin_ns;
-        do {
-            struct dk_job *job = dk_queue_try_pop(queue);
-            if (job != NULL) {
-                return job;
-            }
-            for (int i = 0; i < 16; i++) {
-                relax();
-            }
-        } while (spin_ns != 0 && dk_clock_now_ns() < spin_end_ns);
-        /* A push that was admitted before the close may still be filling its cell: depth tells. */
-        if (atomic_load(&queue->is_closed) && atomic_load(&queue->depth) == 0) {
-            return NULL;
-        }
-        if (atomic_load(&queue->is_closed)) {
-            continue;
-        }
-        sleep_until_filled(queue);
-    }
+    return atomic_load(&queue->is_closed);
 }
 
 void dk_queue_close(struct dk_queue *queue)
 {
     atomic_store(&queue->is_closed, true);
-    wake_consumer(queue);
+    dk_bell_ring(queue->bell);
 }
 
 uint32_t dk_queue_depth(const struct dk_queue *queue)

@@ -25,9 +25,11 @@ struct dk_command {
     const char *description; /* one line */
 };
 
+int dk_cmd_bench(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
 int dk_cmd_infer(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
 int dk_cmd_models(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
 int dk_cmd_plans(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
+int dk_cmd_top(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
 int dk_cmd_tune(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
 int dk_cmd_check(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
 int dk_cmd_demo_checkpoint(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);

@@ -10,6 +10,8 @@
 
 static const struct dk_command commands[] = {
     {"infer", dk_cmd_infer, "Multiply rows by a model's weights and show the answer"},
+    {"bench", dk_cmd_bench, "Measure latency and throughput: of a daemon, or of the kernels alone"},
+    {"top", dk_cmd_top, "Watch rates and times by shape"},
     {"models", dk_cmd_models, "List the models the daemon serves"},
     {"plans", dk_cmd_plans, "List the daemon's engine and its plan for each bucket"},
     {"tune", dk_cmd_tune, "Measure plans on this machine and write the plan cache (no daemon needed)"},

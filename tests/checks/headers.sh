@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Every header compiles alone, twice in one unit; the public ones in C++17 as well. Usage: headers.sh [ROOT]
+# Every header compiles alone, twice in one unit; the public ones in strict C11, C17 and C++17 as well. Usage: headers.sh [ROOT]
 set -euo pipefail
 root=$(cd "${1:-$(dirname "$0")/../..}" && pwd)
 cd "$root"
 cc=${CC:-cc} cxx=${CXX:-c++}
-public=(proto/status.h proto/dtype.h proto/gemm.h kernels/include/decomposek.h)
+public=(proto/status.h proto/dtype.h proto/gemm.h kernels/include/decomposek.h client/include/decomposek_client.h)
 includes=(-I. -Ikernels/include -Iclient/include)
 warnings=(-Wall -Wextra -Wconversion -Wshadow -Wvla -Werror)
 read -r -a library_flags <<<"$(pkg-config --cflags libmicrohttpd libuv libcjson libcurl)"
@@ -28,7 +28,9 @@ while IFS= read -r header; do
 done < <(find proto kernels server client -name '*.h' -not -path 'kernels/cuda/*' -not -name '*_table.h' | sort)
 for header in "${public[@]}"; do
     # A foreign program defines nothing for us: no _GNU_SOURCE, strict modes.
-    compiles_alone c "$header" "$cc" -std=c17 -pedantic -Wstrict-prototypes
+    for standard in c11 c17; do
+        compiles_alone c "$header" "$cc" -std=$standard -pedantic -Wstrict-prototypes
+    done
     compiles_alone c++ "$header" "$cxx" -std=c++17
 done
 [ "$count" -gt "${#public[@]}" ] || failed=1

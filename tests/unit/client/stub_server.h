@@ -44,7 +44,7 @@ static size_t stub_read_request(int fd, char *out, size_t size)
     return length;
 }
 
-static void stub_serve(int listen_fd, const struct stub_answer *answers, size_t count)
+static inline void stub_serve(int listen_fd, const struct stub_answer *answers, size_t count)
 {
     static char request[1 << 20];
     size_t next = 0;
@@ -75,7 +75,7 @@ static void stub_serve(int listen_fd, const struct stub_answer *answers, size_t 
     _exit(0);
 }
 
-static struct stub_server stub_start_on(int listen_fd, const struct stub_answer *answers, size_t count)
+static inline struct stub_server stub_start_on(int listen_fd, const struct stub_answer *answers, size_t count)
 {
     struct stub_server server = {.pid = fork()};
     assert_true(server.pid >= 0);
@@ -90,7 +90,7 @@ static struct stub_server stub_start_on(int listen_fd, const struct stub_answer 
     return server;
 }
 
-static struct stub_server stub_start(const struct stub_answer *answers, size_t count)
+static inline struct stub_server stub_start(const struct stub_answer *answers, size_t count)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
@@ -105,7 +105,7 @@ static struct stub_server stub_start(const struct stub_answer *answers, size_t c
 }
 
 /* All answers were taken, and every request was as expected. */
-static void stub_finish(const struct stub_server *server)
+static inline void stub_finish(const struct stub_server *server)
 {
     int status;
     assert_int_equal(waitpid(server->pid, &status, 0), server->pid);

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/bell.h"
 #include "server/clock.h"
 #include "server/executor.h"
 #include "server/job.h"
@@ -23,6 +24,7 @@ enum { M_MAX = 11, N = 24, K = 2048, MAX_TOKENS = 4 };
 
 struct fixture {
     struct dk_engine *engine;
+    struct dk_bell *bell;
     struct dk_queue *queue;
     struct dk_executor *executor;
     struct dk_model model;
@@ -110,8 +112,10 @@ static void start(struct fixture *f, size_t workspace_bytes, uint64_t adhoc_max_
     if (workspace_bytes == 0) {
         workspace_bytes = 1 << 20;
     }
-    assert_int_equal(dk_queue_new(64, &f->queue, NULL), DK_OK);
+    assert_int_equal(dk_bell_new(&f->bell, NULL), DK_OK);
+    assert_int_equal(dk_queue_new(64, f->bell, &f->queue, NULL), DK_OK);
     struct dk_executor_options options = {.engine = f->engine,
+                                          .bell = f->bell,
                                           .queue = f->queue,
                                           .spin_us = spin_us,
                                           .workspace_bytes = workspace_bytes,
@@ -123,6 +127,7 @@ static void stop(struct fixture *f)
 {
     dk_executor_free(f->executor);
     dk_queue_free(f->queue);
+    dk_bell_free(f->bell);
     dk_weights_free(f->model.weights);
     dk_engine_free(f->engine);
 }

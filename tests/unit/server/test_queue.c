@@ -11,24 +11,49 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/bell.h"
+#include "server/clock.h"
 #include "server/job.h"
 #include "server/queue.h"
 
 enum { PRODUCERS = 4, JOBS_PER_PRODUCER = 2000 };
+
+static struct dk_bell *bell; /* one for all tests */
+
+/* As the executor does: looks, spins, arms the bell, looks again, sleeps. NULL when the queue is finished. */
+static struct dk_job *wait_for_job(struct dk_queue *queue, uint64_t spin_ns)
+{
+    while (!dk_queue_is_finished(queue)) {
+        uint64_t end_ns = dk_clock_now_ns() + spin_ns;
+        do {
+            struct dk_job *job = dk_queue_try_pop(queue);
+            if (job != NULL) {
+                return job;
+            }
+        } while (dk_clock_now_ns() < end_ns);
+        dk_bell_arm(bell);
+        if (dk_queue_has_job(queue) || dk_queue_is_closed(queue)) {
+            dk_bell_disarm(bell);
+        } else {
+            dk_bell_sleep(bell);
+        }
+    }
+    return NULL;
+}
 
 static void test_jobs_come_out_in_order(void **state)
 {
     (void)state;
     struct dk_queue *queue;
     struct dk_job jobs[7] = {0};
-    assert_int_equal(dk_queue_new(7, &queue, NULL), DK_OK);
+    assert_int_equal(dk_queue_new(7, bell, &queue, NULL), DK_OK);
     for (int round = 0; round < 5; round++) { /* past the end of the ring */
         for (int i = 0; i < 7; i++) {
             assert_int_equal(dk_queue_push(queue, &jobs[i], NULL), DK_OK);
         }
         assert_int_equal(dk_queue_depth(queue), 7);
         for (int i = 0; i < 7; i++) {
-            assert_ptr_equal(dk_queue_pop(queue, 0), &jobs[i]);
+            assert_ptr_equal(wait_for_job(queue, 0), &jobs[i]);
         }
         assert_null(dk_queue_try_pop(queue));
         assert_int_equal(dk_queue_depth(queue), 0);
@@ -44,7 +69,7 @@ static void test_queue_full_returns_busy(void **state)
         struct dk_queue *queue;
         struct dk_job jobs[9] = {0};
         struct dk_error error;
-        assert_int_equal(dk_queue_new(capacities[c], &queue, NULL), DK_OK);
+        assert_int_equal(dk_queue_new(capacities[c], bell, &queue, NULL), DK_OK);
         for (uint32_t i = 0; i < capacities[c]; i++) {
             assert_int_equal(dk_queue_push(queue, &jobs[i], NULL), DK_OK);
         }
@@ -63,13 +88,13 @@ static void test_closed_queue_takes_nothing_but_gives_what_it_has(void **state)
     (void)state;
     struct dk_queue *queue;
     struct dk_job job = {0};
-    assert_int_equal(dk_queue_new(4, &queue, NULL), DK_OK);
+    assert_int_equal(dk_queue_new(4, bell, &queue, NULL), DK_OK);
     assert_int_equal(dk_queue_push(queue, &job, NULL), DK_OK);
     dk_queue_close(queue);
     assert_int_equal(dk_queue_push(queue, &job, NULL), DK_UNAVAILABLE);
-    assert_ptr_equal(dk_queue_pop(queue, 0), &job);
-    assert_null(dk_queue_pop(queue, 0));
-    assert_null(dk_queue_pop(queue, 1000000));
+    assert_ptr_equal(wait_for_job(queue, 0), &job);
+    assert_null(wait_for_job(queue, 0));
+    assert_null(wait_for_job(queue, 1000000));
     dk_queue_free(queue);
 }
 
@@ -85,7 +110,7 @@ struct consumer {
 static void *consume(void *context)
 {
     struct consumer *consumer = context;
-    for (struct dk_job *job; (job = dk_queue_pop(consumer->queue, consumer->spin_ns)) != NULL;) {
+    for (struct dk_job *job; (job = wait_for_job(consumer->queue, consumer->spin_ns)) != NULL;) {
         consumer->is_ordered &= job->split_k == consumer->next[job->bucket_rows]++;
         atomic_fetch_add(&consumer->popped, 1);
     }
@@ -98,7 +123,7 @@ static void test_sleeping_consumer_is_woken_by_push_and_by_close(void **state)
     struct consumer consumer = {.spin_ns = 0, .is_ordered = true};
     struct dk_job jobs[20] = {0};
     pthread_t thread;
-    assert_int_equal(dk_queue_new(4, &consumer.queue, NULL), DK_OK);
+    assert_int_equal(dk_queue_new(4, bell, &consumer.queue, NULL), DK_OK);
     assert_int_equal(pthread_create(&thread, NULL, consume, &consumer), 0);
     for (int i = 0; i < 20; i++) {
         jobs[i].split_k = (uint32_t)i;
@@ -138,7 +163,7 @@ static void run_producers(uint64_t spin_ns)
     struct producer producers[PRODUCERS];
     pthread_t thread, threads[PRODUCERS];
     memset(jobs, 0, sizeof jobs);
-    assert_int_equal(dk_queue_new(6, &consumer.queue, NULL), DK_OK);
+    assert_int_equal(dk_queue_new(6, bell, &consumer.queue, NULL), DK_OK);
     assert_int_equal(pthread_create(&thread, NULL, consume, &consumer), 0);
     for (uint32_t p = 0; p < PRODUCERS; p++) {
         for (uint32_t i = 0; i < JOBS_PER_PRODUCER; i++) {
@@ -171,6 +196,19 @@ static void test_no_job_is_lost_or_reordered_with_a_spinning_consumer(void **sta
     run_producers(20000);
 }
 
+static int make_bell(void **state)
+{
+    (void)state;
+    return dk_bell_new(&bell, NULL) == DK_OK ? 0 : -1;
+}
+
+static int free_bell(void **state)
+{
+    (void)state;
+    dk_bell_free(bell);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,5 +219,5 @@ int main(void)
         cmocka_unit_test(test_no_job_is_lost_or_reordered_with_a_sleeping_consumer),
         cmocka_unit_test(test_no_job_is_lost_or_reordered_with_a_spinning_consumer),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_bell, free_bell);
 }
