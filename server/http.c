@@ -36,10 +36,9 @@ static enum dk_http_method parse_method(const char *method)
     static const struct {
         const char *name;
         enum dk_http_method method;
-    } methods[] = {{MHD_HTTP_METHOD_GET, DK_METHOD_GET},
-                   {MHD_HTTP_METHOD_POST, DK_METHOD_POST},
-                   {MHD_HTTP_METHOD_HEAD, DK_METHOD_HEAD},
-                   {MHD_HTTP_METHOD_OPTIONS, DK_METHOD_OPTIONS}};
+    } methods[] = {{MHD_HTTP_METHOD_GET, DK_METHOD_GET},       {MHD_HTTP_METHOD_POST, DK_METHOD_POST},
+                   {MHD_HTTP_METHOD_HEAD, DK_METHOD_HEAD},     {MHD_HTTP_METHOD_PUT, DK_METHOD_PUT},
+                   {MHD_HTTP_METHOD_DELETE, DK_METHOD_DELETE}, {MHD_HTTP_METHOD_OPTIONS, DK_METHOD_OPTIONS}};
     for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++) {
         if (strcmp(methods[i].name, method) == 0) {
             return methods[i].method;
@@ -71,6 +70,7 @@ static void *on_request_line(void *context, const char *target, struct MHD_Conne
     request->route = NULL;
     request->error.status = DK_OK;
     request->should_close = false;
+    request->route_state = NULL;
     request->body_bytes = request->discarded_bytes = 0;
     (void)dk_target_parse(target, &request->target, &request->error);
     (void)dk_http_connection_enter(connection, DK_PHASE_HEAD);
@@ -79,7 +79,7 @@ static void *on_request_line(void *context, const char *target, struct MHD_Conne
 
 static dk_status check_method(struct dk_http_request *request, const char *method, struct dk_error *error)
 {
-    request->route = dk_route_find(request->target.path);
+    request->route = dk_route_find(request->target.path, &request->parameters);
     if (request->route == NULL) {
         return dk_fail(error, DK_NOT_FOUND, "no route \"%.128s\"", request->target.path);
     }
@@ -89,9 +89,9 @@ static dk_status check_method(struct dk_http_request *request, const char *metho
         char allow[64];
         dk_route_allow(request->route, allow, sizeof allow);
         return dk_fail(error, DK_METHOD_NOT_ALLOWED, "%.16s is not allowed on %s, only %s", method,
-                       request->route->path, allow);
+                       request->target.path, allow);
     }
-    return DK_OK;
+    return dk_path_parameters_check(&request->parameters, error);
 }
 
 static bool body_is_longer_than_discarded(const struct dk_http_request *request)
@@ -163,7 +163,7 @@ static enum MHD_Result discard_body(struct dk_http_request *request, size_t leng
     }
     if (request->error.status == DK_OK) {
         (void)dk_fail(&request->error, DK_TOO_LARGE, "%s takes no body, and this one has more than %d bytes",
-                      request->route->path, DK_HTTP_DISCARD_BYTES);
+                      request->target.path, DK_HTTP_DISCARD_BYTES);
         count_refusal(request);
     }
     return refuse_now(request);

@@ -93,14 +93,20 @@ static void add_routes(struct dk_json_text *page)
 {
     dk_json_text_raw(page, "<h2>Routes</h2>\n<table>\n");
     for (size_t i = 0; i < dk_route_count; i++) {
-        bool is_get = (dk_routes[i].methods & DK_METHOD_GET) != 0;
-        dk_json_text_raw(page, is_get ? "<tr><td>GET</td><td><a href=\"" : "<tr><td>POST</td><td>");
-        if (is_get) {
+        bool is_link =
+            (dk_routes[i].methods & DK_METHOD_GET) != 0 && strpbrk(dk_routes[i].path, "{[") == NULL;
+        char allow[64];
+        dk_route_allow(&dk_routes[i], allow, sizeof allow);
+        allow[strcspn(allow, ",")] = '\0';
+        dk_json_text_raw(page, "<tr>");
+        add_cell(page, allow);
+        dk_json_text_raw(page, is_link ? "<td><a href=\"" : "<td>");
+        if (is_link) {
             dk_json_text_raw(page, dk_routes[i].path);
             dk_json_text_raw(page, "\">");
         }
         dk_json_text_raw(page, dk_routes[i].path);
-        dk_json_text_raw(page, is_get ? "</a></td>" : "</td>");
+        dk_json_text_raw(page, is_link ? "</a></td>" : "</td>");
         add_cell(page, dk_routes[i].help);
         dk_json_text_raw(page, "</tr>\n");
     }

@@ -8,6 +8,7 @@
 
 #include "proto/status.h"
 #include "server/http_head.h"
+#include "server/http_pattern.h"
 #include "server/http_target.h"
 #include "server/matmul.h"
 
@@ -22,7 +23,9 @@ enum dk_http_method {
     DK_METHOD_HEAD = 2,
     DK_METHOD_POST = 4,
     DK_METHOD_OPTIONS = 8,
-    DK_METHOD_OTHER = 16
+    DK_METHOD_PUT = 16,
+    DK_METHOD_DELETE = 32,
+    DK_METHOD_OTHER = 64
 };
 
 enum dk_http_stage {
@@ -46,13 +49,15 @@ struct dk_http_request {
     const struct dk_route *route; /* NULL: refused before routing */
     struct dk_http_head head;
     struct dk_target target;
-    uint64_t arrived_ns;      /* head complete */
-    uint64_t body_bytes;      /* received */
-    uint64_t discarded_bytes; /* received after the refusal */
-    struct dk_error error;    /* first refusal; DK_OK while all is well */
-    bool is_counted;          /* in dk_http.active_count */
-    bool should_close;        /* say Connection: close */
-    struct dk_matmul matmul;  /* state of POST /v1/matmul */
+    struct dk_path_parameters parameters; /* of the path, checked before route->begin */
+    uint64_t arrived_ns;                  /* head complete */
+    uint64_t body_bytes;                  /* received */
+    uint64_t discarded_bytes;             /* received after the refusal */
+    struct dk_error error;                /* first refusal; DK_OK while all is well */
+    bool is_counted;                      /* in dk_http.active_count */
+    bool should_close;                    /* say Connection: close */
+    struct dk_matmul matmul;              /* state of POST /v1/matmul */
+    void *route_state;                    /* of any other route; NULL at the start, freed by its end() */
 };
 
 #endif

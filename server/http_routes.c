@@ -2,7 +2,6 @@
 #include "server/http_routes.h"
 
 #include <stdio.h>
-#include <string.h>
 
 const struct dk_route dk_routes[] = {
     {.methods = DK_METHOD_POST,
@@ -37,10 +36,10 @@ const struct dk_route dk_routes[] = {
 };
 const size_t dk_route_count = sizeof dk_routes / sizeof dk_routes[0];
 
-const struct dk_route *dk_route_find(const char *path)
+const struct dk_route *dk_route_find(const char *path, struct dk_path_parameters *parameters)
 {
     for (size_t i = 0; i < dk_route_count; i++) {
-        if (strcmp(dk_routes[i].path, path) == 0) {
+        if (dk_pattern_match(dk_routes[i].path, path, parameters)) {
             return &dk_routes[i];
         }
     }
@@ -49,6 +48,8 @@ const struct dk_route *dk_route_find(const char *path)
 
 void dk_route_allow(const struct dk_route *route, char *out, size_t size)
 {
-    (void)snprintf(out, size, "%s%sOPTIONS", (route->methods & DK_METHOD_GET) != 0 ? "GET, HEAD, " : "",
-                   (route->methods & DK_METHOD_POST) != 0 ? "POST, " : "");
+    (void)snprintf(out, size, "%s%s%s%sOPTIONS", (route->methods & DK_METHOD_GET) != 0 ? "GET, HEAD, " : "",
+                   (route->methods & DK_METHOD_POST) != 0 ? "POST, " : "",
+                   (route->methods & DK_METHOD_PUT) != 0 ? "PUT, " : "",
+                   (route->methods & DK_METHOD_DELETE) != 0 ? "DELETE, " : "");
 }

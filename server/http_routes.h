@@ -9,7 +9,7 @@
 
 struct dk_route {
     unsigned methods; /* of enum dk_http_method; GET implies HEAD, OPTIONS is always answered */
-    const char *path;
+    const char *path; /* a pattern of http_pattern.h */
     /* Head complete: refuse early, before the body is read. NULL: nothing to check. */
     dk_status (*begin)(struct dk_http_request *request, struct dk_error *error);
     /* Next bytes of the body; bounded work. NULL: a body is read and ignored. */
@@ -27,9 +27,9 @@ struct dk_route {
 extern const struct dk_route dk_routes[];
 extern const size_t dk_route_count;
 
-/* NULL when no route has this path. */
-const struct dk_route *dk_route_find(const char *path);
-/* "GET, HEAD, OPTIONS" of a route; `size` >= 32. */
+/* The first route of the table that matches, so literal paths stand before patterns; NULL when none does. */
+const struct dk_route *dk_route_find(const char *path, struct dk_path_parameters *parameters);
+/* "GET, HEAD, OPTIONS" of a route; `size` >= 64. */
 void dk_route_allow(const struct dk_route *route, char *out, size_t size);
 
 /* Handlers: http_admin.c */
