@@ -31,6 +31,7 @@ struct dk_config {
     uint16_t port;              /* --port, 8000; 0: any, printed and logged */
     const char *http_socket;    /* --http-socket PATH: HTTP on a UNIX socket as well; NULL off */
     uint32_t http_socket_mode;  /* --http-socket-mode, 0660 octal */
+    const char *api_key_file;   /* --api-key-file PATH; NULL: no key is asked for */
     uint32_t http_threads;      /* --http-threads, 0: min(online CPUs, 4) */
     uint32_t max_connections;   /* --max-connections, 4096 */
     uint32_t max_in_flight;     /* --max-in-flight, 1024 */

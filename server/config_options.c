@@ -36,6 +36,10 @@ const struct dk_option dk_options[] = {
      "Serve HTTP on this UNIX socket as well"},
     {"http-socket-mode", DK_OPTION_OCTAL, AT(http_socket_mode), "0660", 0, 0777, NULL, "MODE",
      "File mode of the UNIX socket, octal"},
+    {"api-key-file", DK_OPTION_STRING, AT(api_key_file), NULL, 0, 0, NULL, "PATH",
+     "Ask HTTP clients for a key of this file (one a line, any is good) as Authorization: Bearer KEY, on "
+     "every "
+     "route but /v2/health/*; read again at SIGHUP"},
     {"http-threads", DK_OPTION_U32, AT(http_threads), "0", 0, 256, NULL, "COUNT",
      "HTTP threads; 0: the online CPUs, at most 4"},
     {"max-connections", DK_OPTION_U32, AT(max_connections), "4096", 1, 1000000, NULL, "COUNT",

@@ -10,6 +10,7 @@
 #include "decomposek.h"
 #include "server/config.h"
 
+struct dk_api_keys;
 struct dk_body_readers;
 struct dk_executor;
 struct dk_jobs;
@@ -32,6 +33,7 @@ struct dk_daemon {
     const struct dk_config *config;
     struct dk_engine *engine;
     struct dk_metrics *metrics;
+    struct dk_api_keys *api_keys; /* never NULL; may hold none: then nobody is asked for one */
     uint64_t started_ns;
     uint16_t port; /* the real one when config.port is 0 */
 

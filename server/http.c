@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/api_keys.h"
 #include "server/clock.h"
 #include "server/daemon.h"
 #include "server/http_connection.h"
@@ -77,9 +78,31 @@ static void *on_request_line(void *context, const char *target, struct MHD_Conne
     return request;
 }
 
+/* Before anything else is said: a client without a key does not even learn which routes there are. */
+static dk_status check_key(struct dk_http_request *request, struct dk_error *error)
+{
+    if (request->route != NULL && request->route->is_open) {
+        return DK_OK;
+    }
+    dk_status status = dk_api_keys_check(request->daemon->api_keys, request->head.authorization, error);
+    if (status != DK_OK) {
+        static struct dk_log_limit limiter;
+        if (dk_log_allow(&limiter, 1)) {
+            dk_log(DK_LOG_WARN, "unauthorized", "reason=%s", error->message);
+        }
+        dk_metrics_add(request->daemon->metrics, DK_METRIC_UNAUTHORIZED, 1);
+        request->route = NULL; /* its handlers never see this request */
+    }
+    return status;
+}
+
 static dk_status check_method(struct dk_http_request *request, const char *method, struct dk_error *error)
 {
     request->route = dk_route_find(request->target.path, &request->parameters);
+    dk_status status = check_key(request, error);
+    if (status != DK_OK) {
+        return status;
+    }
     if (request->route == NULL) {
         return dk_fail(error, DK_NOT_FOUND, "no route \"%.128s\"", request->target.path);
     }

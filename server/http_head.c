@@ -105,6 +105,11 @@ void dk_http_head_check_add(struct dk_http_head_check *check, const char *name, 
         head->accept = value;
     } else if (name_is(name, name_length, "accept-encoding")) {
         head->accept_encoding = value;
+    } else if (name_is(name, name_length, "authorization")) {
+        head->authorization = value;
+        if (check->authorization_count++ > 0) { /* without its text */
+            refuse(check, DK_BAD_REQUEST, "the header", name, name_length, "was sent more than once");
+        }
     }
 }
 

@@ -27,10 +27,12 @@ const struct dk_route dk_routes[] = {
     {.methods = DK_METHOD_GET,
      .path = "/v2/health/live",
      .finish = dk_admin_live,
+     .is_open = true,
      .help = "200 while the process answers."},
     {.methods = DK_METHOD_GET,
      .path = "/v2/health/ready",
      .finish = dk_admin_ready,
+     .is_open = true,
      .help = "200 while work is accepted, else 503."},
     {.methods = DK_METHOD_GET, .path = "/", .finish = dk_admin_index, .help = "This page."},
 };

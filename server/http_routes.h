@@ -21,6 +21,7 @@ struct dk_route {
     void (*end)(struct dk_http_request *request);
     /* Told of refusals that this layer answers itself (metrics). NULL: none. */
     void (*refused)(struct dk_http_request *request, dk_status status);
+    bool is_open; /* needs no API key */
     const char *help;
 };
 
