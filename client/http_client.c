@@ -16,6 +16,7 @@ struct dk_http_client {
     CURL *easy;
     char *url; /* without trailing slashes */
     char *unix_socket;
+    char *authorization; /* the whole header line, or NULL */
     char curl_error[CURL_ERROR_SIZE];
 };
 
@@ -135,7 +136,11 @@ dk_status dk_http_client_new(const struct dk_http_options *options, struct dk_ht
     client->url = strndup(options->url, length);
     client->unix_socket = options->unix_socket ? strdup(options->unix_socket) : NULL;
     client->easy = curl_easy_init();
-    if (!client->url || (options->unix_socket && !client->unix_socket) || !client->easy ||
+    bool has_key = !options->api_key ||
+                   asprintf(&client->authorization, "Authorization: Bearer %s", options->api_key) >= 0;
+    if (!has_key)
+        client->authorization = NULL; /* undefined after a failed asprintf */
+    if (!client->url || (options->unix_socket && !client->unix_socket) || !has_key || !client->easy ||
         !set_options(client, options->timeout_s)) {
         dk_http_client_free(client);
         return dk_fail(error, DK_NO_MEMORY, "no memory for the HTTP client");
@@ -151,6 +156,9 @@ void dk_http_client_free(struct dk_http_client *client)
     curl_easy_cleanup(client->easy);
     free(client->url);
     free(client->unix_socket);
+    if (client->authorization)
+        explicit_bzero(client->authorization, strlen(client->authorization));
+    free(client->authorization);
     free(client);
 }
 
@@ -220,7 +228,7 @@ static dk_status fail_from_curl(const struct dk_http_client *client, const struc
 
 static bool append_header(struct curl_slist **list, const char *name, const char *value)
 {
-    char line[256];
+    char line[512];
     int length = snprintf(line, sizeof line, "%s%s", name, value);
     if (length < 0 || (size_t)length >= sizeof line)
         return false; /* our own short names and types always fit */
@@ -231,10 +239,12 @@ static bool append_header(struct curl_slist **list, const char *name, const char
 }
 
 /* "Expect:" switches off curl's own wait for 100-continue, up to a second for each body above 1 MB. */
-static struct curl_slist *make_headers(const struct dk_http_request *request)
+static struct curl_slist *make_headers(const struct dk_http_client *client,
+                                       const struct dk_http_request *request)
 {
     struct curl_slist *list = NULL;
     if (append_header(&list, "Expect:", "") &&
+        (!client->authorization || append_header(&list, client->authorization, "")) &&
         (!request->accept || append_header(&list, "Accept: ", request->accept)) &&
         (!request->content_type || append_header(&list, "Content-Type: ", request->content_type)))
         return list;
@@ -275,7 +285,7 @@ dk_status dk_http_client_send(struct dk_http_client *client, const struct dk_htt
 {
     dk_status status;
     struct sink sink = {.easy = client->easy, .limit = request->max_answer_bytes};
-    struct curl_slist *headers = make_headers(request);
+    struct curl_slist *headers = make_headers(client, request);
     char *url = NULL;
     if (!headers || asprintf(&url, "%s%s", client->url, request->path) < 0) {
         url = NULL;

@@ -10,6 +10,7 @@
 struct dk_http_options {
     const char *url;         /* http://host[:port][/prefix]; no query, no credentials */
     const char *unix_socket; /* NULL: TCP. The URL's host is then only the Host header */
+    const char *api_key;     /* NULL: none; else sent as Authorization: Bearer, visible ASCII */
     double timeout_s;        /* of one whole exchange */
 };
 
