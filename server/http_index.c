@@ -50,8 +50,8 @@ static void add_models(struct dk_json_text *page, const struct dk_daemon *daemon
 {
     dk_json_text_raw(page, "<h2>Models</h2>\n<table><tr><th>name</th><th>K</th><th>N</th><th>type</th>"
                            "<th>epilogue</th><th>version</th></tr>\n");
-    for (size_t i = 0; i < dk_models_count(daemon->models); i++) {
-        struct dk_model *model = dk_models_acquire_at(daemon->models, i);
+    size_t cursor = 0;
+    for (struct dk_model *model; (model = dk_models_next(daemon->models, &cursor)) != NULL;) {
         dk_json_text_raw(page, "<tr>");
         add_cell(page, model->name);
         add_cell_u64(page, model->k);
@@ -69,8 +69,8 @@ static void add_latency(struct dk_json_text *page, const struct dk_daemon *daemo
 {
     dk_json_text_raw(page, "<h2>Request time, microseconds</h2>\n<table><tr><th>model</th><th>rows up to</th>"
                            "<th>p50</th><th>p99</th></tr>\n");
-    for (size_t i = 0; i < dk_models_count(daemon->models); i++) {
-        struct dk_model *model = dk_models_acquire_at(daemon->models, i);
+    size_t cursor = 0;
+    for (struct dk_model *model; (model = dk_models_next(daemon->models, &cursor)) != NULL;) {
         for (uint32_t bucket = 0; bucket < dk_engine_get_info(daemon->engine)->bucket_count; bucket++) {
             double p50 = dk_metrics_request_quantile(daemon->metrics, model->metrics_shape, bucket, 0.5);
             double p99 = dk_metrics_request_quantile(daemon->metrics, model->metrics_shape, bucket, 0.99);

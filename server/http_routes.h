@@ -33,6 +33,12 @@ const struct dk_route *dk_route_find(const char *path, struct dk_path_parameters
 /* "GET, HEAD, OPTIONS" of a route; `size` >= 64. */
 void dk_route_allow(const struct dk_route *route, char *out, size_t size);
 
+struct dk_json_text;
+struct dk_model;
+
+/* What GET /v1/models says of one model. */
+void dk_admin_model_json(struct dk_json_text *text, const struct dk_model *model);
+
 /* Handlers: http_admin.c */
 enum MHD_Result dk_admin_index(struct dk_http_request *request);
 enum MHD_Result dk_admin_models(struct dk_http_request *request);

@@ -42,6 +42,9 @@ enum dk_outcome {
     X(HTTP_SENT_BYTES, "decomposek_http_sent_bytes_total", "Body bytes sent by compute routes.", 1)          \
     X(HTTP_REFUSED, "decomposek_http_refused_total", "Requests refused before admission (4xx and 503).", 1)  \
     X(UNAUTHORIZED, "decomposek_http_unauthorized_total", "Requests without a valid API key (401).", 1)      \
+    X(MODEL_CHANGES, "decomposek_model_changes_total", "Models loaded, uploaded or removed over HTTP.", 1)   \
+    X(MODEL_CHANGE_FAILURES, "decomposek_model_change_failures_total",                                       \
+      "Changes of models over HTTP that were refused.", 1)                                                   \
     X(RELOADS, "decomposek_reloads_total", "Successful reloads of models.", 1)                               \
     X(RELOAD_FAILURES, "decomposek_reload_failures_total", "Reloads that kept the old models.", 1)
 enum dk_metric_scalar {
