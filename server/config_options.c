@@ -64,6 +64,22 @@ const struct dk_option dk_options[] = {
      "Preallocated request buffers for the largest body"},
     {"adhoc-max-bytes", DK_OPTION_SIZE, AT(adhoc_max_bytes), "64MiB", 0, SIZE_TOP, NULL, "SIZE",
      "Largest B of a product without a model; 0 switches such products off"},
+    {"allow-model-control", DK_OPTION_BOOL, AT(allow_model_control), "false", 0, 0, NULL, NULL,
+     "Let HTTP clients change what is served: /v2/repository, PUT and DELETE of /v1/models/NAME; better "
+     "together with --api-key-file"},
+    {"max-upload-bytes", DK_OPTION_SIZE, AT(max_upload_bytes), "1GiB", 1, SIZE_TOP, NULL, "SIZE",
+     "Largest safetensors file of an upload; it is held in memory, one at a time"},
+    {"max-models", DK_OPTION_U32, AT(max_models), "256", 1, DK_MAX_MODELS, NULL, "COUNT",
+     "Models that serve at once, uploaded ones among them"},
+    {"workspace-bytes", DK_OPTION_SIZE, AT(workspace_bytes), "0", 0, SIZE_TOP, NULL, "SIZE",
+     "Least memory for partial sums, for models that are to come by upload; 0: what the models given here "
+     "need"},
+    {"allow-client-shm", DK_OPTION_BOOL, AT(allow_client_shm), "false", 0, 0, NULL, NULL,
+     "Let HTTP clients register shared-memory objects of this machine (/v2/systemsharedmemory): any object "
+     "in "
+     "/dev/shm that this server's user may read and write"},
+    {"max-client-regions", DK_OPTION_U32, AT(max_client_regions), "256", 1, 65536, NULL, "COUNT",
+     "Registered shared-memory regions of clients; each keeps a descriptor"},
     {"backend", DK_OPTION_CHOICE, AT(backend), "auto", 0, 0, backend_names, "NAME",
      "Where products are computed; auto takes CUDA when its plugin loads and a device answers, else the CPU"},
     {"device", DK_OPTION_INT, AT(device_index), "0", 0, 1023, NULL, "INDEX", "CUDA device"},

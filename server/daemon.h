@@ -15,8 +15,10 @@ struct dk_body_readers;
 struct dk_executor;
 struct dk_jobs;
 struct dk_metrics;
+struct dk_model_control;
 struct dk_models;
 struct dk_queue;
+struct dk_regions;
 struct dk_slabs;
 struct dk_tuning;
 
@@ -42,9 +44,12 @@ struct dk_daemon {
     struct dk_jobs *jobs;
     struct dk_queue *queue;
     struct dk_executor *executor;
-    struct dk_body_readers *readers;
-    struct dk_tuning *tuning; /* NULL unless plans are measured in the background */
-    uint64_t max_body_bytes;  /* largest body of a compute request */
+    struct dk_body_readers *readers;        /* of POST /v1/matmul */
+    struct dk_body_readers *infer_readers;  /* of POST /v2/models/{m}/infer */
+    struct dk_regions *regions;             /* NULL unless config.allow_client_shm */
+    struct dk_model_control *model_control; /* NULL unless config.allow_model_control */
+    struct dk_tuning *tuning;               /* NULL unless plans are measured in the background */
+    uint64_t max_body_bytes;                /* largest body of a compute request */
 
     _Atomic int state;           /* enum dk_daemon_state */
     _Atomic size_t answer_bytes; /* copies of results that are being sent, see DK_ANSWER_BYTES_MAX */

@@ -10,6 +10,7 @@
 #include "server/api_keys.h"
 #include "server/clock.h"
 #include "server/daemon.h"
+#include "server/http_body.h"
 #include "server/http_connection.h"
 #include "server/http_reply.h"
 #include "server/http_routes.h"
@@ -28,6 +29,7 @@ struct dk_http {
     struct dk_daemon *daemon;
     struct dk_http_connections connections;
     _Atomic uint32_t connection_count, active_count;
+    struct dk_http_bodies bodies;
     uint32_t worker_count, next_worker;
     struct MHD_Daemon *workers[HTTP_THREADS_MAX];
 };
@@ -72,7 +74,7 @@ static void *on_request_line(void *context, const char *target, struct MHD_Conne
     request->error.status = DK_OK;
     request->should_close = false;
     request->route_state = NULL;
-    request->body_bytes = request->discarded_bytes = 0;
+    request->body_bytes = request->plain_bytes = request->discarded_bytes = 0;
     (void)dk_target_parse(target, &request->target, &request->error);
     (void)dk_http_connection_enter(connection, DK_PHASE_HEAD);
     return request;
@@ -151,6 +153,9 @@ static enum MHD_Result begin_request(struct dk_http_request *request, const char
         if (status == DK_OK && request->method != DK_METHOD_OPTIONS && request->route->begin != NULL) {
             status = request->route->begin(request, &request->error);
         }
+        if (status == DK_OK) {
+            status = dk_http_body_begin(request, &request->http->bodies, &request->error);
+        }
         request->error.status = status;
     }
     if (request->error.status != DK_OK) {
@@ -192,15 +197,20 @@ static enum MHD_Result discard_body(struct dk_http_request *request, size_t leng
     return refuse_now(request);
 }
 
-static enum MHD_Result read_body(struct dk_http_request *request, const char *bytes, size_t length)
+static enum MHD_Result read_body(struct dk_http_request *request, const char *bytes, size_t *length)
 {
-    request->body_bytes += length;
-    dk_metrics_add(request->daemon->metrics, DK_METRIC_HTTP_RECEIVED_BYTES, (int64_t)length);
-    if (request->error.status != DK_OK || request->route->body == NULL ||
-        request->method == DK_METHOD_OPTIONS) {
-        return discard_body(request, length);
+    size_t taken = *length;
+    bool is_wanted = request->error.status == DK_OK && request->route->body != NULL &&
+                     request->method != DK_METHOD_OPTIONS;
+    if (is_wanted) {
+        taken = dk_http_body_feed(request, bytes, *length);
     }
-    request->error.status = request->route->body(request, bytes, length, &request->error);
+    *length -= taken;
+    request->body_bytes += taken;
+    dk_metrics_add(request->daemon->metrics, DK_METRIC_HTTP_RECEIVED_BYTES, (int64_t)taken);
+    if (!is_wanted) {
+        return discard_body(request, taken);
+    }
     if (request->error.status == DK_OK) {
         return MHD_YES;
     }
@@ -221,6 +231,14 @@ static enum MHD_Result answer_options(struct dk_http_request *request)
 
 static enum MHD_Result finish_request(struct dk_http_request *request)
 {
+    if (request->inflater != NULL) {
+        if (!dk_http_body_finish(request)) {
+            return MHD_YES; /* comes back */
+        }
+        if (request->error.status != DK_OK) {
+            count_refusal(request);
+        }
+    }
     if (!dk_http_connection_enter(request->connection, DK_PHASE_WORK)) {
         return MHD_NO;
     }
@@ -249,9 +267,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *mhd, con
         return begin_request(request, method);
     }
     if (*length > 0) {
-        size_t received = *length;
-        *length = 0;
-        return read_body(request, bytes, received);
+        return read_body(request, bytes, length);
     }
     return finish_request(request);
 }
@@ -267,6 +283,7 @@ static void on_request_end(void *context, struct MHD_Connection *mhd, void **req
         return;
     }
     *request_slot = NULL;
+    dk_http_body_end(request);
     if (request->route != NULL && request->route->end != NULL) {
         request->route->end(request);
     }

@@ -88,7 +88,7 @@ enum MHD_Result dk_http_reply_error(struct dk_http_request *request, const struc
         add_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"decomposek\"");
     }
     if (error->status == DK_UNSUPPORTED_MEDIA) {
-        add_header(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "identity");
+        add_header(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, deflate");
     }
     return dk_http_reply(request, http_status, DK_MEDIA_JSON, response);
 }

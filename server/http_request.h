@@ -15,7 +15,9 @@
 struct MHD_Connection;
 struct dk_daemon;
 struct dk_http;
+struct dk_http_bodies;
 struct dk_http_connection;
+struct dk_inflater;
 struct dk_route;
 
 enum dk_http_method {
@@ -52,12 +54,24 @@ struct dk_http_request {
     struct dk_path_parameters parameters; /* of the path, checked before route->begin */
     uint64_t arrived_ns;                  /* head complete */
     uint64_t body_bytes;                  /* received */
-    uint64_t discarded_bytes;             /* received after the refusal */
-    struct dk_error error;                /* first refusal; DK_OK while all is well */
-    bool is_counted;                      /* in dk_http.active_count */
-    bool should_close;                    /* say Connection: close */
-    struct dk_matmul matmul;              /* state of POST /v1/matmul */
-    void *route_state;                    /* of any other route; NULL at the start, freed by its end() */
+    uint64_t plain_bytes; /* given to route->body: received, and decompressed if they were compressed */
+    struct dk_inflater *inflater;  /* of a compressed body; NULL otherwise */
+    struct dk_http_bodies *bodies; /* where the inflater is counted */
+    uint64_t discarded_bytes;      /* received after the refusal */
+    struct dk_error error;         /* first refusal; DK_OK while all is well */
+    bool is_counted;               /* in dk_http.active_count */
+    bool should_close;             /* say Connection: close */
+    struct dk_matmul matmul;       /* state of POST /v1/matmul */
+    void *route_state;             /* of any other route; NULL at the start, freed by its end() */
 };
+
+/* Bytes of the decompressed body, when the head tells: 0 without a body; UINT64_MAX: unknown. */
+static inline uint64_t dk_http_plain_length(const struct dk_http_request *request)
+{
+    const struct dk_http_head *head = &request->head;
+    return head->is_chunked || (head->coding != DK_CODING_IDENTITY && head->content_length > 0)
+               ? UINT64_MAX
+               : head->content_length;
+}
 
 #endif

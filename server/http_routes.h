@@ -54,4 +54,30 @@ enum MHD_Result dk_native_finish(struct dk_http_request *request);
 void dk_native_end(struct dk_http_request *request);
 void dk_native_refused(struct dk_http_request *request, dk_status status);
 
+/* http_infer.c */
+dk_status dk_oip_infer_begin(struct dk_http_request *request, struct dk_error *error);
+dk_status dk_oip_infer_body(struct dk_http_request *request, const char *bytes, size_t length,
+                            struct dk_error *error);
+enum MHD_Result dk_oip_infer_finish(struct dk_http_request *request);
+void dk_oip_infer_end(struct dk_http_request *request);
+void dk_oip_infer_refused(struct dk_http_request *request, dk_status status);
+/* http_oip.c */
+enum MHD_Result dk_oip_server(struct dk_http_request *request);
+enum MHD_Result dk_oip_model(struct dk_http_request *request);
+enum MHD_Result dk_oip_config(struct dk_http_request *request);
+enum MHD_Result dk_oip_model_ready(struct dk_http_request *request);
+enum MHD_Result dk_oip_model_stats(struct dk_http_request *request);
+enum MHD_Result dk_oip_all_stats(struct dk_http_request *request);
+/* http_regions.c */
+dk_status dk_oip_register_begin(struct dk_http_request *request, struct dk_error *error);
+dk_status dk_oip_register_body(struct dk_http_request *request, const char *bytes, size_t length,
+                               struct dk_error *error);
+enum MHD_Result dk_oip_register_finish(struct dk_http_request *request);
+void dk_oip_register_end(struct dk_http_request *request);
+enum MHD_Result dk_oip_unregister(struct dk_http_request *request);
+enum MHD_Result dk_oip_region_status(struct dk_http_request *request);
+enum MHD_Result dk_oip_cuda_register(struct dk_http_request *request);
+enum MHD_Result dk_oip_cuda_unregister(struct dk_http_request *request);
+enum MHD_Result dk_oip_cuda_status(struct dk_http_request *request);
+
 #endif

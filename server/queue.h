@@ -7,7 +7,11 @@
 #include "proto/status.h"
 
 struct dk_job;
-struct dk_queue; /* many producers, one consumer; first in, first out per producer */
+struct dk_queue; /* many producers, one consumer; first in, first out per producer and level */
+
+/* A job of a better level (high, normal, low) goes first, but after so many that went past a waiting one, one
+ * of the worst level that waits is served: no level starves. */
+enum { DK_QUEUE_PASSED_MAX = 16 };
 
 dk_status dk_queue_new(uint32_t capacity, struct dk_queue **out, struct dk_error *error); /* capacity >= 1 */
 void dk_queue_free(struct dk_queue *queue); /* NULL-safe; must be empty */
