@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "server/http_control.h"
+
 const struct dk_route dk_routes[] = {
     {.methods = DK_METHOD_POST,
      .path = "/v1/matmul",
@@ -16,6 +18,13 @@ const struct dk_route dk_routes[] = {
      .path = "/v1/models",
      .finish = dk_admin_models,
      .help = "Loaded models: shape, type, source."},
+    {.methods = DK_METHOD_GET | DK_METHOD_PUT | DK_METHOD_DELETE,
+     .path = "/v1/models/{model}",
+     .begin = dk_model_begin,
+     .body = dk_model_body,
+     .finish = dk_model_finish,
+     .end = dk_control_end,
+     .help = "One model; PUT a safetensors file to serve it, DELETE to stop (with --allow-model-control)."},
     {.methods = DK_METHOD_GET,
      .path = "/v1/plans",
      .finish = dk_admin_plans,
@@ -93,6 +102,27 @@ const struct dk_route dk_routes[] = {
      .path = "/v2/cudasharedmemory[/region/{region}]/unregister",
      .finish = dk_oip_cuda_unregister,
      .help = "Does nothing: there are none."},
+    {.methods = DK_METHOD_POST,
+     .path = "/v2/repository/index",
+     .begin = dk_repository_begin,
+     .body = dk_repository_body,
+     .finish = dk_repository_index,
+     .end = dk_control_end,
+     .help = "Models by name and state (with --allow-model-control)."},
+    {.methods = DK_METHOD_POST,
+     .path = "/v2/repository/models/{model}/load",
+     .begin = dk_repository_begin,
+     .body = dk_repository_body,
+     .finish = dk_repository_load,
+     .end = dk_control_end,
+     .help = "Load a configured model again from its file (with --allow-model-control)."},
+    {.methods = DK_METHOD_POST,
+     .path = "/v2/repository/models/{model}/unload",
+     .begin = dk_repository_begin,
+     .body = dk_repository_body,
+     .finish = dk_repository_unload,
+     .end = dk_control_end,
+     .help = "Stop serving a model (with --allow-model-control)."},
     {.methods = DK_METHOD_GET, .path = "/", .finish = dk_admin_index, .help = "This page."},
 };
 const size_t dk_route_count = sizeof dk_routes / sizeof dk_routes[0];
