@@ -181,11 +181,13 @@ static bool find_member(struct dk_json_cursor *cursor, const char *key)
 
 bool dk_oip_peek_datatype(const struct dk_json_reader *reader, uint32_t index, dk_dtype *out)
 {
-    struct dk_json_cursor cursor;
     size_t length;
-    cursor.next = dk_json_reader_peek_skeleton(reader, &length);
-    cursor.end = cursor.next + length;
-    if (length == 0 || !dk_json_cursor_take(&cursor, '{') || !find_member(&cursor, "inputs") ||
+    const char *skeleton = dk_json_reader_peek_skeleton(reader, &length);
+    if (length == 0) {
+        return false; /* the text may be NULL */
+    }
+    struct dk_json_cursor cursor = {skeleton, skeleton + length};
+    if (!dk_json_cursor_take(&cursor, '{') || !find_member(&cursor, "inputs") ||
         !dk_json_cursor_take(&cursor, '[')) {
         return false;
     }
