@@ -7,7 +7,7 @@
 #include "proto/oip_model.h"
 
 static const char *const state_names[] = {
-#define STATE_NAME(name, text) [DK_OIP_##name] = text,
+#define STATE_NAME(name, text) [DK_OIP_##name] = (text),
     DK_OIP_STATE_MAP(STATE_NAME)
 #undef STATE_NAME
 };
