@@ -35,11 +35,6 @@ static inline struct dk_oip_member dk_oip_body(const char *skeleton, size_t leng
     return (struct dk_oip_member){.raw = skeleton, .length = length};
 }
 
-static inline bool dk_oip_is_null(const struct dk_oip_member *member)
-{
-    return member->raw[0] == 'n';
-}
-
 /* Give each member of the object to its field; those of no field go to `other` (NULL: they are ignored).
  * Stops at the first error. Not an object: DK_BAD_REQUEST. */
 dk_status dk_oip_read_object(const struct dk_oip_member *object, const struct dk_oip_field *fields,

@@ -1,11 +1,7 @@
 /* oip_model.c: metadata of the server and of a model, and a model's configuration. */
 #include "proto/oip_model.h"
 
-#include <stdbool.h>
-
 #include "proto/oip_member.h"
-
-enum { VERSION_SHOWN = 32 };
 
 void dk_oip_server_metadata(struct dk_json_text *text, const char *name, const char *version,
                             const char *const *extensions, size_t extension_count)
@@ -80,26 +76,4 @@ void dk_oip_model_config(struct dk_json_text *text, const struct dk_oip_model *m
     }
     dk_json_text_raw(text, "],\"model_transaction_policy\":{\"decoupled\":false},"
                            "\"response_cache\":{\"enable\":false}}");
-}
-
-dk_status dk_oip_version_check(const char *text, size_t length, struct dk_error *error)
-{
-    size_t zeros = 0;
-    bool is_number = length > 0;
-    for (size_t i = 0; i < length && is_number; i++) {
-        is_number = text[i] >= '0' && text[i] <= '9';
-    }
-    int shown = (int)(length < VERSION_SHOWN ? length : VERSION_SHOWN);
-    if (!is_number) {
-        return dk_fail(error, DK_BAD_VALUE, "version: expected a number, found \"%.*s\"", shown, text);
-    }
-    while (zeros < length - 1 && text[zeros] == '0') {
-        zeros++;
-    }
-    if (length - zeros != 1 || text[zeros] != '1') {
-        return dk_fail(error, DK_NOT_FOUND,
-                       "version: expected " DK_OIP_VERSION ", the only one a model has, found %.*s", shown,
-                       text);
-    }
-    return DK_OK;
 }

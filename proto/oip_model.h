@@ -7,7 +7,6 @@
 
 #include "proto/dtype.h"
 #include "proto/json_writer.h"
-#include "proto/status.h"
 
 /* The only version a model has. */
 #define DK_OIP_VERSION "1"
@@ -38,9 +37,5 @@ void dk_oip_server_metadata(struct dk_json_text *text, const char *name, const c
 void dk_oip_model_metadata(struct dk_json_text *text, const struct dk_oip_model *model);
 /* The model configuration; dims without the rows, data types as "TYPE_BF16". */
 void dk_oip_model_config(struct dk_json_text *text, const struct dk_oip_model *model);
-
-/* The version segment of a path: decimal digits that mean 1. Anything but digits is DK_BAD_VALUE, another
- * number DK_NOT_FOUND. */
-dk_status dk_oip_version_check(const char *text, size_t length, struct dk_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* test_oip_model.c: metadata, configuration, statistics, the repository's bodies, and versions. */
+/* test_oip_model.c: metadata, configuration, statistics, and the repository's bodies. */
 #include "tests/unit/proto/oip_parse.h"
 
 #include <cjson/cJSON.h>
@@ -172,24 +172,6 @@ static void test_unload_dependents_is_accepted(void **state)
     assert_string_equal(error.message, "parameters.unload_dependents: expected true or false, found \"yes\"");
 }
 
-static void test_versions(void **state)
-{
-    (void)state;
-    struct dk_error error;
-    static const char *const good[] = {"1", "01", "0001"};
-    static const char *const unknown[] = {"0", "2", "10", "11", "00", "99999999999999999999999"};
-    static const char *const bad[] = {"", "-1", "1.0", "one", "1 ", "+1"};
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        assert_int_equal(dk_oip_version_check(good[i], strlen(good[i]), &error), DK_OK);
-    }
-    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
-        assert_int_equal(dk_oip_version_check(unknown[i], strlen(unknown[i]), &error), DK_NOT_FOUND);
-    }
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_int_equal(dk_oip_version_check(bad[i], strlen(bad[i]), &error), DK_BAD_VALUE);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,7 +183,6 @@ int main(void)
         cmocka_unit_test(test_index_requests),
         cmocka_unit_test(test_load_overrides_are_unsupported),
         cmocka_unit_test(test_unload_dependents_is_accepted),
-        cmocka_unit_test(test_versions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
