@@ -1,5 +1,5 @@
-/* fuzz_oip_region.c: any bytes as the body of a shared-memory or repository request; texts of headers too.
- * What is accepted must keep the promises of the headers.
+/* fuzz_oip_region.c: any bytes as the body of a shared-memory or repository request, and as texts of headers.
+ * What is accepted must keep the promises of the headers of proto.
  */
 #include <stdint.h>
 #include <stdio.h>
