@@ -24,7 +24,8 @@ struct sink {
 struct dk_http_client {
     CURL *easy;
     char *url; /* without trailing slashes */
-    char *unix_socket, *api_key;
+    char *unix_socket;
+    char *authorization; /* the whole header line, or NULL */
     long timeout_ms;
     char curl_error[CURL_ERROR_SIZE];
     /* Of the exchange under way. */
@@ -139,11 +140,14 @@ dk_status dk_http_client_new(const struct dk_http_options *options, struct dk_ht
         length--;
     client->url = strndup(options->url, length);
     client->unix_socket = options->unix_socket ? strdup(options->unix_socket) : NULL;
-    client->api_key = options->api_key ? strdup(options->api_key) : NULL;
     client->timeout_ms = (long)(options->timeout_s * 1000.0 + 0.5);
     client->easy = curl_easy_init();
-    if (!client->url || (options->unix_socket && !client->unix_socket) ||
-        (options->api_key && !client->api_key) || !client->easy || !set_options(client)) {
+    bool has_key = !options->api_key ||
+                   asprintf(&client->authorization, "Authorization: Bearer %s", options->api_key) >= 0;
+    if (!has_key)
+        client->authorization = NULL; /* undefined after a failed asprintf */
+    if (!client->url || (options->unix_socket && !client->unix_socket) || !has_key || !client->easy ||
+        !set_options(client)) {
         dk_http_client_free(client);
         return dk_fail(error, DK_NO_MEMORY, "no memory for the HTTP client");
     }
@@ -159,7 +163,9 @@ void dk_http_client_free(struct dk_http_client *client)
     curl_easy_cleanup(client->easy);
     free(client->url);
     free(client->unix_socket);
-    free(client->api_key);
+    if (client->authorization)
+        explicit_bzero(client->authorization, strlen(client->authorization));
+    free(client->authorization);
     free(client);
 }
 
@@ -245,7 +251,7 @@ static struct curl_slist *make_headers(const struct dk_http_client *client,
 {
     struct curl_slist *list = NULL;
     if (append_header(&list, "Expect:", "") &&
-        (!client->api_key || append_header(&list, "Authorization: Bearer ", client->api_key)) &&
+        (!client->authorization || append_header(&list, client->authorization, "")) &&
         (!request->accept || append_header(&list, "Accept: ", request->accept)) &&
         (!request->content_type || append_header(&list, "Content-Type: ", request->content_type)))
         return list;

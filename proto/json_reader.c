@@ -410,3 +410,9 @@ bool dk_json_reader_peek_string(const struct dk_json_reader *reader, const char 
 {
     return dk_json_skeleton_peek_string(&reader->skeleton, key, out, size);
 }
+
+const char *dk_json_reader_peek_skeleton(const struct dk_json_reader *reader, size_t *length)
+{
+    *length = reader->skeleton.length;
+    return reader->skeleton.text;
+}

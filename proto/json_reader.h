@@ -80,6 +80,10 @@ const struct dk_json_tensor *dk_json_reader_tensor(const struct dk_json_reader *
  * `key` if it is a string already read. False when absent, not a string, or longer than `size - 1`. */
 bool dk_json_reader_peek_string(const struct dk_json_reader *reader, const char *key, char *out, size_t size);
 
+/* The skeleton as far as it has been read: strict JSON that may be cut off at its end. Valid until the next
+ * call. */
+const char *dk_json_reader_peek_skeleton(const struct dk_json_reader *reader, size_t *length);
+
 /* Locale-free, correctly rounded decimal -> binary64 of a JSON number token. False when the token is not a
  * JSON number or overflows. Fast path for <= 19 digits and small exponents (exact), else strtod_l in the C
  * locale. */

@@ -27,8 +27,7 @@ bool dk_model_name_is_valid(const char *name, size_t length)
     return !(length <= 2 && memcmp(name, "..", length) == 0);
 }
 
-/* No control characters: the id is echoed into answers and logs. */
-static bool is_valid_id(const char *id, size_t length, size_t size)
+bool dk_request_id_is_valid(const char *id, size_t length, size_t size)
 {
     if (length == 0 || length >= size) {
         return false;
@@ -107,7 +106,7 @@ static dk_status set_b_layout(struct dk_matmul_request *request, const char *val
 static dk_status set_id(struct dk_matmul_request *request, const char *value, struct dk_error *error)
 {
     size_t length = strlen(value);
-    if (!is_valid_id(value, length, sizeof request->id)) {
+    if (!dk_request_id_is_valid(value, length, sizeof request->id)) {
         return dk_fail(error, DK_BAD_VALUE,
                        "id: expected 1 to %zu bytes of UTF-8 without control characters, found \"%.*s\"",
                        sizeof request->id - 1, VALUE_SHOWN, value);

@@ -40,6 +40,8 @@ dk_status dk_matmul_request_set(struct dk_matmul_request *request, const char *n
                                 struct dk_error *error);
 /* Checks [A-Za-z0-9._-]{1,64}, and not "." or "..". */
 bool dk_model_name_is_valid(const char *name, size_t length);
+/* Checks 1 to size - 1 bytes of UTF-8 without control characters: ids are echoed into answers and logs. */
+bool dk_request_id_is_valid(const char *id, size_t length, size_t size);
 
 /* Logical shape of x from a tensor the reader met: rank 2 as is, rank 1 of length > 0 is one row, rank 1 of
  * length 0 is zero rows. `k` is the model's. DK_BAD_SHAPE names expected and found. */

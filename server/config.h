@@ -39,6 +39,7 @@ struct dk_config {
     uint16_t port;              /* --port, 8000; 0: any, printed and logged */
     const char *http_socket;    /* --http-socket PATH: HTTP on a UNIX socket as well; NULL off */
     uint32_t http_socket_mode;  /* --http-socket-mode, 0660 octal */
+    const char *api_key_file;   /* --api-key-file PATH; NULL: no key is asked for */
     uint32_t http_threads;      /* --http-threads, 0: min(online CPUs, 4) */
     uint32_t max_connections;   /* --max-connections, 4096 */
     uint32_t max_in_flight;     /* --max-in-flight, 1024 */
@@ -49,6 +50,12 @@ struct dk_config {
     uint32_t queue_depth;       /* --queue-depth, 1024 */
     uint32_t small_slab_count, small_slab_rows; /* --small-slabs 64, --small-slab-rows 64 */
     uint32_t large_slab_count;                  /* --large-slabs 4, each of max_body_bytes */
+    bool allow_model_control;    /* --allow-model-control: clients may load, upload and remove models */
+    uint64_t max_upload_bytes;   /* --max-upload-bytes, 1 GiB: of PUT /v1/models/{name} */
+    uint32_t max_models;         /* --max-models, 256: serving at once */
+    uint64_t workspace_bytes;    /* --workspace-bytes, 0: at least what the models at the start need */
+    bool allow_client_shm;       /* --allow-client-shm: clients may register objects of /dev/shm */
+    uint32_t max_client_regions; /* --max-client-regions, 256 */
     uint64_t adhoc_max_bytes; /* --adhoc-max-bytes, 64 MiB: packed B of a product without a model; 0 switches
                                  ad hoc off */
     dk_backend_kind backend;  /* --backend auto|cpu|cuda */

@@ -36,6 +36,10 @@ const struct dk_option dk_options[] = {
      "Serve HTTP on this UNIX socket as well"},
     {"http-socket-mode", DK_OPTION_OCTAL, AT(http_socket_mode), "0660", 0, 0777, NULL, "MODE",
      "File mode of the UNIX socket, octal"},
+    {"api-key-file", DK_OPTION_STRING, AT(api_key_file), NULL, 0, 0, NULL, "PATH",
+     "Ask HTTP clients for a key of this file (one a line, any is good) as Authorization: Bearer KEY, on "
+     "every "
+     "route but /v2/health/*; read again at SIGHUP"},
     {"http-threads", DK_OPTION_U32, AT(http_threads), "0", 0, 256, NULL, "COUNT",
      "HTTP threads; 0: the online CPUs, at most 4"},
     {"max-connections", DK_OPTION_U32, AT(max_connections), "4096", 1, 1000000, NULL, "COUNT",
@@ -76,6 +80,22 @@ const struct dk_option dk_options[] = {
      "The same of all clients together"},
     {"shm-load-models", DK_OPTION_BOOL, AT(shm_load_models), "false", 0, 0, NULL, NULL,
      "Clients that share memory may push weights for their own use"},
+    {"allow-model-control", DK_OPTION_BOOL, AT(allow_model_control), "false", 0, 0, NULL, NULL,
+     "Let HTTP clients change what is served: /v2/repository, PUT and DELETE of /v1/models/NAME; better "
+     "together with --api-key-file"},
+    {"max-upload-bytes", DK_OPTION_SIZE, AT(max_upload_bytes), "1GiB", 1, SIZE_TOP, NULL, "SIZE",
+     "Largest safetensors file of an upload; it is held in memory, one at a time"},
+    {"max-models", DK_OPTION_U32, AT(max_models), "256", 1, DK_MAX_MODELS, NULL, "COUNT",
+     "Models that serve at once, uploaded ones among them"},
+    {"workspace-bytes", DK_OPTION_SIZE, AT(workspace_bytes), "0", 0, SIZE_TOP, NULL, "SIZE",
+     "Least memory for partial sums, for models that are to come by upload; 0: what the models given here "
+     "need"},
+    {"allow-client-shm", DK_OPTION_BOOL, AT(allow_client_shm), "false", 0, 0, NULL, NULL,
+     "Let HTTP clients register shared-memory objects of this machine (/v2/systemsharedmemory): any object "
+     "in "
+     "/dev/shm that this server's user may read and write"},
+    {"max-client-regions", DK_OPTION_U32, AT(max_client_regions), "256", 1, 65536, NULL, "COUNT",
+     "Registered shared-memory regions of clients; each keeps a descriptor"},
     {"backend", DK_OPTION_CHOICE, AT(backend), "auto", 0, 0, backend_names, "NAME",
      "Where products are computed; auto takes CUDA when its plugin loads and a device answers, else the CPU"},
     {"device", DK_OPTION_INT, AT(device_index), "0", 0, 1023, NULL, "INDEX", "CUDA device"},

@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "server/acceptor.h"
+#include "server/api_keys.h"
 #include "server/bell.h"
 #include "server/clock.h"
 #include "server/daemon.h"
@@ -114,10 +115,26 @@ static void after_reload(uv_work_t *work, int status)
     }
 }
 
+/* At once, on this thread: a small file, and a key that leaked must not stay good because a load is slow. */
+static void reload_keys(const struct dk_daemon *daemon)
+{
+    struct dk_error error;
+    if (daemon->config->api_key_file == NULL) {
+        return;
+    }
+    if (dk_api_keys_reload(daemon->api_keys, &error) == DK_OK) {
+        dk_log(DK_LOG_INFO, "api_keys_reloaded", "keys=%zu", dk_api_keys_count(daemon->api_keys));
+    } else {
+        dk_log(DK_LOG_ERROR, "api_keys_reload_failed", "message=%s kept=%zu", error.message,
+               dk_api_keys_count(daemon->api_keys));
+    }
+}
+
 static void on_reload_signal(uv_signal_t *handle, int signal_number)
 {
     struct control *control = handle->data;
     (void)signal_number;
+    reload_keys(control->daemon);
     if (dk_daemon_get_state(control->daemon) != DK_DAEMON_READY || control->is_reloading) {
         dk_log(DK_LOG_WARN, "reload_ignored", "reason=%s",
                control->is_reloading ? "a reload is running" : "not ready");

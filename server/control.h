@@ -17,7 +17,7 @@ struct dk_control_result {
 /* Loads the models on a thread of its own while health answers, then serves until told to stop.
  *   SIGTERM, SIGINT  ready turns 503 at once; after drain_grace_ms nothing new is accepted; what was accepted
  *                    is finished, at most drain_limit_ms; a second signal ends at once
- *   SIGHUP           models are loaded again; one that fails keeps its old version serving
+ *   SIGHUP           API keys and models are loaded again; what fails keeps its old version
  * `sockets` (of HTTP) and `shm_socket` (of the native ring; -1: none) are listening and borrowed, but closed
  * for accepting on return. Thread: main. */
 struct dk_control_result dk_control_run(struct dk_daemon *daemon, struct dk_http *http, const int *sockets,

@@ -6,11 +6,14 @@
 #include "server/bell.h"
 #include "server/body_reader.h"
 #include "server/executor.h"
+#include "server/infer.h"
 #include "server/job.h"
 #include "server/matmul.h"
 #include "server/metrics.h"
+#include "server/model_control.h"
 #include "server/models.h"
 #include "server/queue.h"
+#include "server/regions.h"
 #include "server/rings.h"
 #include "server/slab.h"
 #include "server/tuning.h"
@@ -90,6 +93,17 @@ static dk_status make_hand_offs(struct dk_daemon *daemon, struct dk_error *error
     return status;
 }
 
+static dk_status allow_model_control(struct dk_daemon *daemon, size_t workspace_bytes, struct dk_error *error)
+{
+    const struct dk_models_room room = {.workspace_bytes = workspace_bytes,
+                                        .buffer_bytes = dk_slabs_largest_bytes(daemon->slabs),
+                                        .model_count = daemon->config->max_models};
+    dk_models_set_room(daemon->models, &room);
+    return daemon->config->allow_model_control
+               ? dk_model_control_new(daemon->models, daemon->metrics, &daemon->model_control, error)
+               : DK_OK;
+}
+
 dk_status dk_daemon_load(struct dk_daemon *daemon, struct dk_error *error)
 {
     const struct dk_config *config = daemon->config;
@@ -114,12 +128,24 @@ dk_status dk_daemon_load(struct dk_daemon *daemon, struct dk_error *error)
     if (status != DK_OK) {
         goto unload;
     }
+    status = dk_body_readers_new(dk_oip_paths, DK_OIP_PATH_COUNT, &dk_infer_sink, IDLE_READERS_MAX,
+                                 &daemon->infer_readers, error);
+    if (status != DK_OK) {
+        goto unload;
+    }
+    if (config->allow_client_shm) {
+        status =
+            dk_regions_new("/dev/shm", config->max_client_regions, daemon->metrics, &daemon->regions, error);
+        if (status != DK_OK) {
+            goto unload;
+        }
+    }
     status = make_hand_offs(daemon, error);
     if (status != DK_OK) {
         goto unload;
     }
-    daemon->workspace_bytes =
-        max_u64(extent.workspace_bytes, config->adhoc_max_bytes > 0 ? DK_ADHOC_WORKSPACE_BYTES : 1);
+    daemon->workspace_bytes = max_u64(max_u64(extent.workspace_bytes, config->workspace_bytes),
+                                      config->adhoc_max_bytes > 0 ? DK_ADHOC_WORKSPACE_BYTES : 1);
     struct dk_executor_options options = {
         .engine = daemon->engine,
         .bell = daemon->bell,
@@ -131,6 +157,10 @@ dk_status dk_daemon_load(struct dk_daemon *daemon, struct dk_error *error)
         .adhoc_max_bytes = config->adhoc_max_bytes,
     };
     status = dk_executor_new(&options, &daemon->executor, error);
+    if (status != DK_OK) {
+        goto unload;
+    }
+    status = allow_model_control(daemon, daemon->workspace_bytes, error);
     if (status != DK_OK) {
         goto unload;
     }
@@ -148,6 +178,7 @@ void dk_daemon_quiesce(struct dk_daemon *daemon)
 {
     dk_tuning_free(daemon->tuning);
     daemon->tuning = NULL;
+    dk_model_control_stop(daemon->model_control);
     dk_executor_free(daemon->executor);
     daemon->executor = NULL;
 }
@@ -161,12 +192,18 @@ void dk_daemon_unload(struct dk_daemon *daemon)
     daemon->queue = NULL;
     dk_bell_free(daemon->bell);
     daemon->bell = NULL;
+    dk_regions_free(daemon->regions);
+    daemon->regions = NULL;
+    dk_body_readers_free(daemon->infer_readers);
+    daemon->infer_readers = NULL;
     dk_body_readers_free(daemon->readers);
     daemon->readers = NULL;
     dk_jobs_free(daemon->jobs);
     daemon->jobs = NULL;
     dk_slabs_free(daemon->slabs);
     daemon->slabs = NULL;
+    dk_model_control_free(daemon->model_control);
+    daemon->model_control = NULL;
     if (daemon->models != NULL) {
         dk_models_free(daemon->models);
         daemon->models = NULL;

@@ -10,13 +10,16 @@
 #include "decomposek.h"
 #include "server/config.h"
 
+struct dk_api_keys;
 struct dk_bell;
 struct dk_body_readers;
 struct dk_executor;
 struct dk_jobs;
 struct dk_metrics;
+struct dk_model_control;
 struct dk_models;
 struct dk_queue;
+struct dk_regions;
 struct dk_rings;
 struct dk_slabs;
 struct dk_tuning;
@@ -34,6 +37,7 @@ struct dk_daemon {
     const struct dk_config *config;
     struct dk_engine *engine;
     struct dk_metrics *metrics;
+    struct dk_api_keys *api_keys; /* never NULL; may hold none: then nobody is asked for one */
     uint64_t started_ns;
     uint16_t port; /* the real one when config.port is 0 */
 
@@ -44,10 +48,13 @@ struct dk_daemon {
     struct dk_queue *queue;
     struct dk_rings *rings; /* NULL unless clients may share memory */
     struct dk_executor *executor;
-    struct dk_body_readers *readers;
-    struct dk_tuning *tuning; /* NULL unless plans are measured in the background */
-    size_t workspace_bytes;   /* of the executor */
-    uint64_t max_body_bytes;  /* largest body of a compute request */
+    struct dk_body_readers *readers;        /* of POST /v1/matmul */
+    struct dk_body_readers *infer_readers;  /* of POST /v2/models/{m}/infer */
+    struct dk_regions *regions;             /* NULL unless config.allow_client_shm */
+    struct dk_model_control *model_control; /* NULL unless config.allow_model_control */
+    struct dk_tuning *tuning;               /* NULL unless plans are measured in the background */
+    size_t workspace_bytes;                 /* of the executor */
+    uint64_t max_body_bytes;                /* largest body of a compute request */
 
     _Atomic int state;           /* enum dk_daemon_state */
     _Atomic size_t answer_bytes; /* copies of results that are being sent, see DK_ANSWER_BYTES_MAX */

@@ -108,6 +108,9 @@ static void serve(struct dk_executor *executor, struct dk_job *job, uint64_t *no
     job->error.status = DK_OK;
     if (client_is_gone(job)) {
         (void)dk_fail(&job->error, DK_CANCELLED, "the client closed the connection while the job waited");
+    } else if (job->deadline_ns != 0 && job->started_ns > job->deadline_ns) {
+        (void)dk_fail(&job->error, DK_TIMEOUT, "the job waited %llu us for its turn, longer than its timeout",
+                      (unsigned long long)(job->started_ns - job->queued_ns) / 1000u);
     } else {
         job->error.status = compute(executor, job);
     }

@@ -7,8 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/api_keys.h"
 #include "server/clock.h"
 #include "server/daemon.h"
+#include "server/http_body.h"
 #include "server/http_connection.h"
 #include "server/http_reply.h"
 #include "server/http_routes.h"
@@ -27,6 +29,7 @@ struct dk_http {
     struct dk_daemon *daemon;
     struct dk_http_connections connections;
     _Atomic uint32_t connection_count, active_count;
+    struct dk_http_bodies bodies;
     uint32_t worker_count, next_worker;
     struct MHD_Daemon *workers[HTTP_THREADS_MAX];
 };
@@ -36,10 +39,9 @@ static enum dk_http_method parse_method(const char *method)
     static const struct {
         const char *name;
         enum dk_http_method method;
-    } methods[] = {{MHD_HTTP_METHOD_GET, DK_METHOD_GET},
-                   {MHD_HTTP_METHOD_POST, DK_METHOD_POST},
-                   {MHD_HTTP_METHOD_HEAD, DK_METHOD_HEAD},
-                   {MHD_HTTP_METHOD_OPTIONS, DK_METHOD_OPTIONS}};
+    } methods[] = {{MHD_HTTP_METHOD_GET, DK_METHOD_GET},       {MHD_HTTP_METHOD_POST, DK_METHOD_POST},
+                   {MHD_HTTP_METHOD_HEAD, DK_METHOD_HEAD},     {MHD_HTTP_METHOD_PUT, DK_METHOD_PUT},
+                   {MHD_HTTP_METHOD_DELETE, DK_METHOD_DELETE}, {MHD_HTTP_METHOD_OPTIONS, DK_METHOD_OPTIONS}};
     for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++) {
         if (strcmp(methods[i].name, method) == 0) {
             return methods[i].method;
@@ -71,15 +73,38 @@ static void *on_request_line(void *context, const char *target, struct MHD_Conne
     request->route = NULL;
     request->error.status = DK_OK;
     request->should_close = false;
-    request->body_bytes = request->discarded_bytes = 0;
+    request->route_state = NULL;
+    request->body_bytes = request->plain_bytes = request->discarded_bytes = 0;
     (void)dk_target_parse(target, &request->target, &request->error);
     (void)dk_http_connection_enter(connection, DK_PHASE_HEAD);
     return request;
 }
 
+/* Before anything else is said: a client without a key does not even learn which routes there are. */
+static dk_status check_key(struct dk_http_request *request, struct dk_error *error)
+{
+    if (request->route != NULL && request->route->is_open) {
+        return DK_OK;
+    }
+    dk_status status = dk_api_keys_check(request->daemon->api_keys, request->head.authorization, error);
+    if (status != DK_OK) {
+        static struct dk_log_limit limiter;
+        if (dk_log_allow(&limiter, 1)) {
+            dk_log(DK_LOG_WARN, "unauthorized", "reason=%s", error->message);
+        }
+        dk_metrics_add(request->daemon->metrics, DK_METRIC_UNAUTHORIZED, 1);
+        request->route = NULL; /* its handlers never see this request */
+    }
+    return status;
+}
+
 static dk_status check_method(struct dk_http_request *request, const char *method, struct dk_error *error)
 {
-    request->route = dk_route_find(request->target.path);
+    request->route = dk_route_find(request->target.path, &request->parameters);
+    dk_status status = check_key(request, error);
+    if (status != DK_OK) {
+        return status;
+    }
     if (request->route == NULL) {
         return dk_fail(error, DK_NOT_FOUND, "no route \"%.128s\"", request->target.path);
     }
@@ -89,9 +114,9 @@ static dk_status check_method(struct dk_http_request *request, const char *metho
         char allow[64];
         dk_route_allow(request->route, allow, sizeof allow);
         return dk_fail(error, DK_METHOD_NOT_ALLOWED, "%.16s is not allowed on %s, only %s", method,
-                       request->route->path, allow);
+                       request->target.path, allow);
     }
-    return DK_OK;
+    return dk_path_parameters_check(&request->parameters, error);
 }
 
 static bool body_is_longer_than_discarded(const struct dk_http_request *request)
@@ -128,6 +153,9 @@ static enum MHD_Result begin_request(struct dk_http_request *request, const char
         if (status == DK_OK && request->method != DK_METHOD_OPTIONS && request->route->begin != NULL) {
             status = request->route->begin(request, &request->error);
         }
+        if (status == DK_OK) {
+            status = dk_http_body_begin(request, &request->http->bodies, &request->error);
+        }
         request->error.status = status;
     }
     if (request->error.status != DK_OK) {
@@ -163,21 +191,26 @@ static enum MHD_Result discard_body(struct dk_http_request *request, size_t leng
     }
     if (request->error.status == DK_OK) {
         (void)dk_fail(&request->error, DK_TOO_LARGE, "%s takes no body, and this one has more than %d bytes",
-                      request->route->path, DK_HTTP_DISCARD_BYTES);
+                      request->target.path, DK_HTTP_DISCARD_BYTES);
         count_refusal(request);
     }
     return refuse_now(request);
 }
 
-static enum MHD_Result read_body(struct dk_http_request *request, const char *bytes, size_t length)
+static enum MHD_Result read_body(struct dk_http_request *request, const char *bytes, size_t *length)
 {
-    request->body_bytes += length;
-    dk_metrics_add(request->daemon->metrics, DK_METRIC_HTTP_RECEIVED_BYTES, (int64_t)length);
-    if (request->error.status != DK_OK || request->route->body == NULL ||
-        request->method == DK_METHOD_OPTIONS) {
-        return discard_body(request, length);
+    size_t taken = *length;
+    bool is_wanted = request->error.status == DK_OK && request->route->body != NULL &&
+                     request->method != DK_METHOD_OPTIONS;
+    if (is_wanted) {
+        taken = dk_http_body_feed(request, bytes, *length);
     }
-    request->error.status = request->route->body(request, bytes, length, &request->error);
+    *length -= taken;
+    request->body_bytes += taken;
+    dk_metrics_add(request->daemon->metrics, DK_METRIC_HTTP_RECEIVED_BYTES, (int64_t)taken);
+    if (!is_wanted) {
+        return discard_body(request, taken);
+    }
     if (request->error.status == DK_OK) {
         return MHD_YES;
     }
@@ -198,6 +231,14 @@ static enum MHD_Result answer_options(struct dk_http_request *request)
 
 static enum MHD_Result finish_request(struct dk_http_request *request)
 {
+    if (request->inflater != NULL) {
+        if (!dk_http_body_finish(request)) {
+            return MHD_YES; /* comes back */
+        }
+        if (request->error.status != DK_OK) {
+            count_refusal(request);
+        }
+    }
     if (!dk_http_connection_enter(request->connection, DK_PHASE_WORK)) {
         return MHD_NO;
     }
@@ -226,9 +267,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *mhd, con
         return begin_request(request, method);
     }
     if (*length > 0) {
-        size_t received = *length;
-        *length = 0;
-        return read_body(request, bytes, received);
+        return read_body(request, bytes, length);
     }
     return finish_request(request);
 }
@@ -244,6 +283,7 @@ static void on_request_end(void *context, struct MHD_Connection *mhd, void **req
         return;
     }
     *request_slot = NULL;
+    dk_http_body_end(request);
     if (request->route != NULL && request->route->end != NULL) {
         request->route->end(request);
     }

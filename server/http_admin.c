@@ -84,7 +84,7 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-static void add_model(struct dk_json_text *text, const struct dk_model *model)
+void dk_admin_model_json(struct dk_json_text *text, const struct dk_model *model)
 {
     add_string(text, "{", "name", model->name);
     add_u64(text, ",", "n", model->n);
@@ -108,10 +108,10 @@ enum MHD_Result dk_admin_models(struct dk_http_request *request)
     }
     struct dk_json_text text = {0};
     dk_json_text_raw(&text, "{\"models\":[");
-    for (size_t i = 0; i < dk_models_count(request->daemon->models); i++) {
-        struct dk_model *model = dk_models_acquire_at(request->daemon->models, i);
-        dk_json_text_raw(&text, i > 0 ? "," : "");
-        add_model(&text, model);
+    size_t cursor = 0, count = 0;
+    for (struct dk_model *model; (model = dk_models_next(request->daemon->models, &cursor)) != NULL;) {
+        dk_json_text_raw(&text, count++ > 0 ? "," : "");
+        dk_admin_model_json(&text, model);
         dk_model_release(model);
     }
     dk_json_text_raw(&text, "]}\n");
@@ -157,8 +157,8 @@ enum MHD_Result dk_admin_plans(struct dk_http_request *request)
     add_engine(&text, dk_engine_get_info(daemon->engine));
     dk_json_text_raw(&text, ",\"plans\":[");
     bool is_first = true;
-    for (size_t i = 0; i < dk_models_count(daemon->models); i++) {
-        struct dk_model *model = dk_models_acquire_at(daemon->models, i);
+    size_t cursor = 0;
+    for (struct dk_model *model; (model = dk_models_next(daemon->models, &cursor)) != NULL;) {
         for (uint32_t bucket = 0; bucket < dk_engine_get_info(daemon->engine)->bucket_count; bucket++) {
             dk_json_text_raw(&text, is_first ? "" : ",");
             add_plan(&text, model,

@@ -5,14 +5,23 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-enum { GZIP_WINDOW_BITS = 15 + 16, MEMORY_LEVEL = 8 };
+enum { ZLIB_WINDOW_BITS = 15, GZIP_WINDOW_BITS = 15 + 16, MEMORY_LEVEL = 8 };
 
 bool dk_gzip_text(struct dk_json_text *text)
 {
+    return dk_compress_text(text, DK_CODING_GZIP);
+}
+
+bool dk_compress_text(struct dk_json_text *text, enum dk_coding coding)
+{
     z_stream stream = {0};
+    int window_bits = coding == DK_CODING_GZIP ? GZIP_WINDOW_BITS : ZLIB_WINDOW_BITS;
+    if (coding == DK_CODING_IDENTITY) {
+        return true;
+    }
     /* The fastest level: metrics text shrinks to a tenth by it already. */
     if (text->failed || text->length > UINT_MAX / 2 ||
-        deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, GZIP_WINDOW_BITS, MEMORY_LEVEL, Z_DEFAULT_STRATEGY) !=
+        deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, window_bits, MEMORY_LEVEL, Z_DEFAULT_STRATEGY) !=
             Z_OK) {
         return false;
     }

@@ -89,10 +89,16 @@ void dk_http_head_check_add(struct dk_http_head_check *check, const char *name, 
                            "is not supported, only chunked");
         }
     } else if (name_is(name, name_length, "content-encoding")) {
-        if (!name_is(value, value_length, "identity")) {
+        if (++check->content_encoding_count > 1 || dk_coding_parse(value, &head->coding, NULL) != DK_OK) {
             refuse(check, DK_UNSUPPORTED_MEDIA, "Content-Encoding", value, value_length,
-                   "is not supported, only identity");
+                   "is not supported, only one of gzip, deflate and identity");
         }
+    } else if (name_is(name, name_length, "inference-header-content-length")) {
+        if (head->json_length != NULL) {
+            refuse(check, DK_BAD_REQUEST, "Inference-Header-Content-Length", value, value_length,
+                   "was sent more than once");
+        }
+        head->json_length = value;
     } else if (name_is(name, name_length, "expect")) {
         head->expect = value;
         head->wants_continue = name_is(value, value_length, "100-continue");
@@ -105,6 +111,11 @@ void dk_http_head_check_add(struct dk_http_head_check *check, const char *name, 
         head->accept = value;
     } else if (name_is(name, name_length, "accept-encoding")) {
         head->accept_encoding = value;
+    } else if (name_is(name, name_length, "authorization")) {
+        head->authorization = value;
+        if (check->authorization_count++ > 0) { /* without its text */
+            refuse(check, DK_BAD_REQUEST, "the header", name, name_length, "was sent more than once");
+        }
     }
 }
 

@@ -6,29 +6,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/oip_coding.h"
 #include "proto/status.h"
 
 struct MHD_Connection;
 
 struct dk_http_head {
-    const char *content_type, *accept, *accept_encoding,
+    const char *content_type, *accept, *accept_encoding, *authorization,
+        *json_length /* Inference-Header-Content-Length */,
         *expect; /* borrowed from the connection; NULL when absent */
     uint64_t content_length;
     bool has_content_length, is_chunked;
+    enum dk_coding coding;    /* Content-Encoding of the body */
     bool wants_continue;      /* Expect: 100-continue */
     bool is_framing_doubtful; /* where the body ends is not certain: the connection must be closed */
 };
 
 /* Refuses what libmicrohttpd lets through: Content-Length twice or beside Transfer-Encoding, header names
- * with white space (both ways of smuggling), other codings than chunked and identity (DK_UNSUPPORTED_MEDIA),
- * and unknown expectations (DK_EXPECTATION_FAILED). *out is filled also on failure. Thread: HTTP. */
+ * with white space (both ways of smuggling), other codings than chunked, gzip, deflate and identity
+ * (DK_UNSUPPORTED_MEDIA), a second Inference-Header-Content-Length, and unknown expectations
+ * (DK_EXPECTATION_FAILED). *out is filled also on failure. Thread: HTTP. */
 dk_status dk_http_head_read(struct MHD_Connection *connection, struct dk_http_head *out,
                             struct dk_error *error);
 
 /* The same check one header at a time, pure. Zero-initialise; after the last header call _finish. */
 struct dk_http_head_check {
     struct dk_http_head head;
-    uint32_t content_length_count, transfer_encoding_count;
+    uint32_t content_length_count, transfer_encoding_count, authorization_count, content_encoding_count;
     struct dk_error error; /* the first refusal */
 };
 void dk_http_head_check_add(struct dk_http_head_check *check, const char *name, size_t name_length,

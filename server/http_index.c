@@ -50,8 +50,8 @@ static void add_models(struct dk_json_text *page, const struct dk_daemon *daemon
 {
     dk_json_text_raw(page, "<h2>Models</h2>\n<table><tr><th>name</th><th>K</th><th>N</th><th>type</th>"
                            "<th>epilogue</th><th>version</th></tr>\n");
-    for (size_t i = 0; i < dk_models_count(daemon->models); i++) {
-        struct dk_model *model = dk_models_acquire_at(daemon->models, i);
+    size_t cursor = 0;
+    for (struct dk_model *model; (model = dk_models_next(daemon->models, &cursor)) != NULL;) {
         dk_json_text_raw(page, "<tr>");
         add_cell(page, model->name);
         add_cell_u64(page, model->k);
@@ -69,8 +69,8 @@ static void add_latency(struct dk_json_text *page, const struct dk_daemon *daemo
 {
     dk_json_text_raw(page, "<h2>Request time, microseconds</h2>\n<table><tr><th>model</th><th>rows up to</th>"
                            "<th>p50</th><th>p99</th></tr>\n");
-    for (size_t i = 0; i < dk_models_count(daemon->models); i++) {
-        struct dk_model *model = dk_models_acquire_at(daemon->models, i);
+    size_t cursor = 0;
+    for (struct dk_model *model; (model = dk_models_next(daemon->models, &cursor)) != NULL;) {
         for (uint32_t bucket = 0; bucket < dk_engine_get_info(daemon->engine)->bucket_count; bucket++) {
             double p50 = dk_metrics_request_quantile(daemon->metrics, model->metrics_shape, bucket, 0.5);
             double p99 = dk_metrics_request_quantile(daemon->metrics, model->metrics_shape, bucket, 0.99);
@@ -93,14 +93,20 @@ static void add_routes(struct dk_json_text *page)
 {
     dk_json_text_raw(page, "<h2>Routes</h2>\n<table>\n");
     for (size_t i = 0; i < dk_route_count; i++) {
-        bool is_get = (dk_routes[i].methods & DK_METHOD_GET) != 0;
-        dk_json_text_raw(page, is_get ? "<tr><td>GET</td><td><a href=\"" : "<tr><td>POST</td><td>");
-        if (is_get) {
+        bool is_link =
+            (dk_routes[i].methods & DK_METHOD_GET) != 0 && strpbrk(dk_routes[i].path, "{[") == NULL;
+        char allow[64];
+        dk_route_allow(&dk_routes[i], allow, sizeof allow);
+        allow[strcspn(allow, ",")] = '\0';
+        dk_json_text_raw(page, "<tr>");
+        add_cell(page, allow);
+        dk_json_text_raw(page, is_link ? "<td><a href=\"" : "<td>");
+        if (is_link) {
             dk_json_text_raw(page, dk_routes[i].path);
             dk_json_text_raw(page, "\">");
         }
         dk_json_text_raw(page, dk_routes[i].path);
-        dk_json_text_raw(page, is_get ? "</a></td>" : "</td>");
+        dk_json_text_raw(page, is_link ? "</a></td>" : "</td>");
         add_cell(page, dk_routes[i].help);
         dk_json_text_raw(page, "</tr>\n");
     }

@@ -84,8 +84,11 @@ enum MHD_Result dk_http_reply_error(struct dk_http_request *request, const struc
         dk_route_allow(request->route, allow, sizeof allow);
         add_header(response, MHD_HTTP_HEADER_ALLOW, allow);
     }
+    if (error->status == DK_UNAUTHORIZED) {
+        add_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"decomposek\"");
+    }
     if (error->status == DK_UNSUPPORTED_MEDIA) {
-        add_header(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "identity");
+        add_header(response, MHD_HTTP_HEADER_ACCEPT_ENCODING, "gzip, deflate");
     }
     return dk_http_reply(request, http_status, DK_MEDIA_JSON, response);
 }
@@ -105,7 +108,10 @@ void dk_http_send_error_now(int fd, const struct dk_error *error, bool is_head)
                                "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: " DK_MEDIA_JSON
                                "\r\n%sContent-Length: %zu\r\n\r\n",
                                http_status, reason != NULL ? reason : "Error",
-                               http_status == 503 ? "Retry-After: 1\r\n" : "", body.length);
+                               http_status == 503   ? "Retry-After: 1\r\n"
+                               : http_status == 401 ? "WWW-Authenticate: Bearer realm=\"decomposek\"\r\n"
+                                                    : "",
+                               body.length);
     struct iovec parts[2] = {{.iov_base = head, .iov_len = (size_t)head_length},
                              {.iov_base = body.data, .iov_len = body.length}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = is_head ? 1 : 2};

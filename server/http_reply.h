@@ -21,8 +21,8 @@ enum MHD_Result dk_http_reply(struct dk_http_request *request, unsigned http_sta
 enum MHD_Result dk_http_reply_text(struct dk_http_request *request, unsigned http_status,
                                    const char *media_type, const char *content_encoding,
                                    struct dk_json_text *text);
-/* {"error", "status"} with the status' HTTP code; Allow, Retry-After and Accept-Encoding where they belong.
- */
+/* {"error", "status"} with the status' HTTP code; Allow, Retry-After, WWW-Authenticate and
+ * Accept-Encoding where they belong. */
 enum MHD_Result dk_http_reply_error(struct dk_http_request *request, const struct dk_error *error);
 
 /* Writes a complete error answer with Connection: close straight to the socket, without waiting: for a

@@ -9,7 +9,7 @@
 
 struct dk_route {
     unsigned methods; /* of enum dk_http_method; GET implies HEAD, OPTIONS is always answered */
-    const char *path;
+    const char *path; /* a pattern of http_pattern.h */
     /* Head complete: refuse early, before the body is read. NULL: nothing to check. */
     dk_status (*begin)(struct dk_http_request *request, struct dk_error *error);
     /* Next bytes of the body; bounded work. NULL: a body is read and ignored. */
@@ -21,16 +21,23 @@ struct dk_route {
     void (*end)(struct dk_http_request *request);
     /* Told of refusals that this layer answers itself (metrics). NULL: none. */
     void (*refused)(struct dk_http_request *request, dk_status status);
+    bool is_open; /* needs no API key */
     const char *help;
 };
 
 extern const struct dk_route dk_routes[];
 extern const size_t dk_route_count;
 
-/* NULL when no route has this path. */
-const struct dk_route *dk_route_find(const char *path);
-/* "GET, HEAD, OPTIONS" of a route; `size` >= 32. */
+/* The first route of the table that matches, so literal paths stand before patterns; NULL when none does. */
+const struct dk_route *dk_route_find(const char *path, struct dk_path_parameters *parameters);
+/* "GET, HEAD, OPTIONS" of a route; `size` >= 64. */
 void dk_route_allow(const struct dk_route *route, char *out, size_t size);
+
+struct dk_json_text;
+struct dk_model;
+
+/* What GET /v1/models says of one model. */
+void dk_admin_model_json(struct dk_json_text *text, const struct dk_model *model);
 
 /* Handlers: http_admin.c */
 enum MHD_Result dk_admin_index(struct dk_http_request *request);
@@ -46,5 +53,31 @@ dk_status dk_native_body(struct dk_http_request *request, const char *bytes, siz
 enum MHD_Result dk_native_finish(struct dk_http_request *request);
 void dk_native_end(struct dk_http_request *request);
 void dk_native_refused(struct dk_http_request *request, dk_status status);
+
+/* http_infer.c */
+dk_status dk_oip_infer_begin(struct dk_http_request *request, struct dk_error *error);
+dk_status dk_oip_infer_body(struct dk_http_request *request, const char *bytes, size_t length,
+                            struct dk_error *error);
+enum MHD_Result dk_oip_infer_finish(struct dk_http_request *request);
+void dk_oip_infer_end(struct dk_http_request *request);
+void dk_oip_infer_refused(struct dk_http_request *request, dk_status status);
+/* http_oip.c */
+enum MHD_Result dk_oip_server(struct dk_http_request *request);
+enum MHD_Result dk_oip_model(struct dk_http_request *request);
+enum MHD_Result dk_oip_config(struct dk_http_request *request);
+enum MHD_Result dk_oip_model_ready(struct dk_http_request *request);
+enum MHD_Result dk_oip_model_stats(struct dk_http_request *request);
+enum MHD_Result dk_oip_all_stats(struct dk_http_request *request);
+/* http_regions.c */
+dk_status dk_oip_register_begin(struct dk_http_request *request, struct dk_error *error);
+dk_status dk_oip_register_body(struct dk_http_request *request, const char *bytes, size_t length,
+                               struct dk_error *error);
+enum MHD_Result dk_oip_register_finish(struct dk_http_request *request);
+void dk_oip_register_end(struct dk_http_request *request);
+enum MHD_Result dk_oip_unregister(struct dk_http_request *request);
+enum MHD_Result dk_oip_region_status(struct dk_http_request *request);
+enum MHD_Result dk_oip_cuda_register(struct dk_http_request *request);
+enum MHD_Result dk_oip_cuda_unregister(struct dk_http_request *request);
+enum MHD_Result dk_oip_cuda_status(struct dk_http_request *request);
 
 #endif

@@ -7,12 +7,22 @@
 #include "server/rounding.h"
 #include "server/slab.h"
 
+/* Up to so many numbers are rounded by the HTTP thread: about 0.3 ms. */
+enum { ROUND_INLINE_MAX = 256 * 1024 };
+
 static dk_status make_room(struct dk_intake *intake, struct dk_slabs *slabs, size_t bytes,
                            struct dk_error *error)
 {
     size_t needed;
     if (!dk_size_add(intake->used_bytes, bytes, &needed)) {
         return dk_fail(error, DK_TOO_LARGE, "\"%s\" is too large", intake->name);
+    }
+    if (intake->slab != NULL && needed <= intake->slab->bytes) {
+        return DK_OK;
+    }
+    bool is_first_tiny = intake->slab == NULL && needed <= dk_slabs_tiny_bytes(slabs);
+    if (!is_first_tiny && needed < intake->announced_bytes) {
+        needed = intake->announced_bytes;
     }
     return dk_slab_grow(slabs, &intake->slab, intake->used_bytes, needed, error);
 }
@@ -62,6 +72,19 @@ dk_status dk_intake_round(struct dk_intake *intake, dk_dtype dtype, struct dk_er
     intake->dtype = dtype;
     intake->used_bytes = count * dk_dtype_bytes(dtype);
     return status;
+}
+
+dk_status dk_intake_settle(struct dk_intake *intake, dk_dtype dtype, bool *is_double, struct dk_error *error)
+{
+    *is_double = intake->is_double && intake->used_bytes / sizeof(double) > ROUND_INLINE_MAX;
+    return *is_double ? DK_OK : dk_intake_round(intake, dtype, error);
+}
+
+void *dk_intake_take(struct dk_intake *intake, struct dk_slab **slot)
+{
+    *slot = intake->slab;
+    intake->slab = NULL;
+    return *slot != NULL ? (*slot)->data : NULL;
 }
 
 void dk_intake_release(struct dk_intake *intake, struct dk_slabs *slabs)

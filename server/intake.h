@@ -18,6 +18,7 @@ struct dk_intake {
     const char *name;     /* "x", "a", "b", "bias": for messages; static */
     struct dk_slab *slab; /* NULL until the first element */
     size_t used_bytes;
+    size_t announced_bytes; /* once a tiny slab is full, go for so much at once, without steps; 0: unknown */
     bool is_present;
     bool is_double; /* elements are binary64, as the type was not known yet; else of `dtype` */
     dk_dtype dtype;
@@ -32,6 +33,11 @@ dk_status dk_intake_bytes(struct dk_intake *intake, struct dk_slabs *slabs, cons
                           struct dk_error *error);
 /* Round binary64 elements to `dtype` in place. DK_BAD_VALUE. */
 dk_status dk_intake_round(struct dk_intake *intake, dk_dtype dtype, struct dk_error *error);
+/* Ready for a job: rounded, unless there is so much that it would keep the other connections of the HTTP
+ * thread waiting: then *is_double, and the executor rounds. DK_BAD_VALUE. */
+dk_status dk_intake_settle(struct dk_intake *intake, dk_dtype dtype, bool *is_double, struct dk_error *error);
+/* Moves the slab to *slot; returns its data, NULL when there is none. */
+void *dk_intake_take(struct dk_intake *intake, struct dk_slab **slot);
 void dk_intake_release(struct dk_intake *intake, struct dk_slabs *slabs);
 
 #endif

@@ -67,6 +67,25 @@ dk_status dk_job_acquire(struct dk_jobs *jobs, struct dk_job **out, struct dk_er
     return DK_OK;
 }
 
+dk_status dk_job_place_c(struct dk_job *job, struct dk_slabs *slabs, size_t a_bytes, size_t c_bytes,
+                         struct dk_error *error)
+{
+    struct dk_slab *a_slab = job->slabs[DK_JOB_SLAB_A];
+    size_t offset = (a_bytes + DK_SLAB_ALIGNMENT - 1) & ~(size_t)(DK_SLAB_ALIGNMENT - 1);
+    if (c_bytes == 0) {
+        return DK_OK;
+    }
+    if (a_slab != NULL && offset <= a_slab->bytes && c_bytes <= a_slab->bytes - offset) {
+        job->c = a_slab->data + offset;
+        return DK_OK;
+    }
+    dk_status status = dk_slab_acquire(slabs, c_bytes, &job->slabs[DK_JOB_SLAB_C], error);
+    if (status == DK_OK) {
+        job->c = job->slabs[DK_JOB_SLAB_C]->data;
+    }
+    return status;
+}
+
 void dk_job_release(struct dk_jobs *jobs, struct dk_job *job)
 {
     if (job == NULL) {

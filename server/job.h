@@ -16,6 +16,9 @@ struct dk_slabs;
 
 enum dk_job_slab { DK_JOB_SLAB_A, DK_JOB_SLAB_B, DK_JOB_SLAB_BIAS, DK_JOB_SLAB_C, DK_JOB_SLAB_COUNT };
 
+/* Which jobs go first, see queue.h. */
+enum dk_job_level { DK_JOB_NORMAL, DK_JOB_HIGH, DK_JOB_LOW, DK_JOB_LEVEL_COUNT };
+
 /* Owned by one stage at a time: the HTTP thread fills it and pushes it; the executor computes and calls
  * `complete`; then it is the HTTP thread's again, which answers and releases it. */
 struct dk_job {
@@ -28,7 +31,9 @@ struct dk_job {
     void *b;                                  /* ad hoc: dense, gemm.b_layout, gemm.b_dtype */
     const float *bias;                        /* [n] or NULL (a model's own bias, if any, then applies) */
     void *c;                                  /* [m, n] of gemm.c_dtype */
-    int client_fd; /* asked whether the client is still there after a long wait; -1: unknown */
+    enum dk_job_level level;
+    uint64_t deadline_ns; /* of CLOCK_MONOTONIC: not started later (DK_TIMEOUT); 0: none */
+    int client_fd;        /* asked whether the client is still there after a long wait; -1: unknown */
 
     /* Stamps of CLOCK_MONOTONIC. */
     uint64_t arrived_ns;  /* request head complete */
@@ -58,6 +63,9 @@ dk_status dk_jobs_new(uint32_t count, struct dk_slabs *slabs, struct dk_metrics 
 void dk_jobs_free(struct dk_jobs *jobs); /* NULL-safe; every job must have been released */
 /* A zeroed job. DK_BUSY when all are in flight. Thread: any. */
 dk_status dk_job_acquire(struct dk_jobs *jobs, struct dk_job **out, struct dk_error *error);
+/* Room for C: behind the `a_bytes` of A in the same slab, else in one of its own. DK_BUSY, DK_TOO_LARGE. */
+dk_status dk_job_place_c(struct dk_job *job, struct dk_slabs *slabs, size_t a_bytes, size_t c_bytes,
+                         struct dk_error *error);
 /* Releases the job's slabs and model too. NULL-safe. Thread: any. */
 void dk_job_release(struct dk_jobs *jobs, struct dk_job *job);
 uint32_t dk_jobs_in_flight(struct dk_jobs *jobs);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/api_keys.h"
 #include "server/clock.h"
 #include "server/config.h"
 #include "server/control.h"
@@ -107,7 +108,9 @@ static int check_config(struct dk_daemon *daemon)
 {
     struct dk_error error;
     int exit_code = EXIT_OK;
-    if (start_engine(daemon, &error) != DK_OK) {
+    if (dk_api_keys_new(daemon->config->api_key_file, &daemon->api_keys, &error) != DK_OK) {
+        exit_code = fail("check_failed", EXIT_FAILED, &error);
+    } else if (start_engine(daemon, &error) != DK_OK) {
         exit_code = fail("backend_unavailable",
                          daemon->config->backend == DK_BACKEND_CUDA ? EXIT_DEVICE : EXIT_FAILED, &error);
     } else if (start_metrics(daemon, &error) != DK_OK || dk_daemon_load(daemon, &error) != DK_OK) {
@@ -118,6 +121,7 @@ static int check_config(struct dk_daemon *daemon)
     dk_daemon_unload(daemon);
     dk_metrics_free(daemon->metrics);
     dk_engine_free(daemon->engine);
+    dk_api_keys_free(daemon->api_keys);
     return exit_code;
 }
 
@@ -143,6 +147,10 @@ static int serve(struct dk_daemon *daemon)
     block_signals();
     if (open_listeners(daemon, &listeners, &error) != DK_OK) {
         exit_code = fail("listen_failed", EXIT_FAILED, &error);
+        goto close_listeners;
+    }
+    if (dk_api_keys_new(daemon->config->api_key_file, &daemon->api_keys, &error) != DK_OK) {
+        exit_code = fail("api_keys_unusable", EXIT_FAILED, &error);
         goto close_listeners;
     }
     if (start_engine(daemon, &error) != DK_OK) {
@@ -174,6 +182,7 @@ free_metrics:
 free_engine:
     dk_engine_free(daemon->engine);
 close_listeners:
+    dk_api_keys_free(daemon->api_keys);
     close_listeners(daemon->config, &listeners);
     return exit_code;
 }

@@ -8,11 +8,6 @@
 #include "server/http_target.h"
 #include "server/job.h"
 #include "server/models.h"
-#include "server/slab.h"
-
-/* Up to so many numbers are rounded by the HTTP thread (about 0.3 ms); more would keep its other connections
- * waiting, so the executor does it. */
-enum { ROUND_INLINE_MAX = 256 * 1024 };
 
 static dk_status find_model(struct dk_matmul *matmul, const char *name, struct dk_error *error)
 {
@@ -256,40 +251,6 @@ static dk_status describe_adhoc_product(struct dk_matmul *matmul, struct dk_gemm
     return DK_OK;
 }
 
-/* The operand in its own type, or (when there is much of it) as binary64 for the executor to round. */
-static dk_status settle(struct dk_intake *intake, dk_dtype dtype, bool *is_double, struct dk_error *error)
-{
-    *is_double = intake->is_double && intake->used_bytes / sizeof(double) > ROUND_INLINE_MAX;
-    return *is_double ? DK_OK : dk_intake_round(intake, dtype, error);
-}
-
-static void *take_slab(struct dk_intake *intake, struct dk_slab **slot)
-{
-    *slot = intake->slab;
-    intake->slab = NULL;
-    return *slot != NULL ? (*slot)->data : NULL;
-}
-
-/* C behind A in the same slab when there is room, else in one of its own. */
-static dk_status place_c(struct dk_matmul *matmul, struct dk_job *job, size_t c_bytes, struct dk_error *error)
-{
-    struct dk_slab *a_slab = job->slabs[DK_JOB_SLAB_A];
-    size_t offset = matmul->tensors[matmul->model != NULL ? DK_NATIVE_X : DK_NATIVE_A].used_bytes;
-    offset = (offset + DK_SLAB_ALIGNMENT - 1) & ~(size_t)(DK_SLAB_ALIGNMENT - 1);
-    if (c_bytes == 0) {
-        return DK_OK;
-    }
-    if (a_slab != NULL && offset <= a_slab->bytes && c_bytes <= a_slab->bytes - offset) {
-        job->c = a_slab->data + offset;
-        return DK_OK;
-    }
-    dk_status status = dk_slab_acquire(matmul->daemon->slabs, c_bytes, &job->slabs[DK_JOB_SLAB_C], error);
-    if (status == DK_OK) {
-        job->c = job->slabs[DK_JOB_SLAB_C]->data;
-    }
-    return status;
-}
-
 static dk_status make_job(struct dk_matmul *matmul, const struct dk_gemm *gemm, struct dk_error *error)
 {
     struct dk_intake *a = &matmul->tensors[matmul->model != NULL ? DK_NATIVE_X : DK_NATIVE_A];
@@ -297,10 +258,10 @@ static dk_status make_job(struct dk_matmul *matmul, const struct dk_gemm *gemm, 
     bool a_is_double, b_is_double;
     dk_status status = dk_gemm_check(gemm, &sizes, error);
     if (status == DK_OK) {
-        status = settle(a, gemm->a_dtype, &a_is_double, error);
+        status = dk_intake_settle(a, gemm->a_dtype, &a_is_double, error);
     }
     if (status == DK_OK) {
-        status = settle(&matmul->tensors[DK_NATIVE_B], gemm->b_dtype, &b_is_double, error);
+        status = dk_intake_settle(&matmul->tensors[DK_NATIVE_B], gemm->b_dtype, &b_is_double, error);
     }
     if (status == DK_OK) {
         status = dk_job_acquire(matmul->daemon->jobs, &matmul->job, error);
@@ -310,15 +271,14 @@ static dk_status make_job(struct dk_matmul *matmul, const struct dk_gemm *gemm, 
     }
     struct dk_job *job = matmul->job;
     job->gemm = *gemm;
-    job->a = take_slab(a, &job->slabs[DK_JOB_SLAB_A]);
-    job->b = take_slab(&matmul->tensors[DK_NATIVE_B], &job->slabs[DK_JOB_SLAB_B]);
-    job->bias = take_slab(&matmul->tensors[DK_NATIVE_BIAS], &job->slabs[DK_JOB_SLAB_BIAS]);
+    job->a = dk_intake_take(a, &job->slabs[DK_JOB_SLAB_A]);
+    job->b = dk_intake_take(&matmul->tensors[DK_NATIVE_B], &job->slabs[DK_JOB_SLAB_B]);
+    job->bias = dk_intake_take(&matmul->tensors[DK_NATIVE_BIAS], &job->slabs[DK_JOB_SLAB_BIAS]);
     job->a_is_double = a_is_double;
     job->b_is_double = b_is_double;
     job->model = matmul->model; /* takes the reference */
-    status = place_c(matmul, job, sizes.c_bytes, error);
     matmul->model = NULL;
-    return status;
+    return dk_job_place_c(job, matmul->daemon->slabs, a->used_bytes, sizes.c_bytes, error);
 }
 
 static dk_status check_bias(const struct dk_matmul *matmul, uint64_t n, struct dk_error *error)

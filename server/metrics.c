@@ -215,12 +215,22 @@ static struct dk_shape_series *get_shape(const struct dk_metrics *metrics, int h
     return atomic_load_explicit(&metrics->shapes[index], memory_order_acquire);
 }
 
+static struct dk_model_series *get_model(const struct dk_metrics *metrics, int handle)
+{
+    uint32_t count = atomic_load_explicit(&metrics->model_count, memory_order_acquire);
+    uint32_t index = handle < 0 || (uint32_t)handle + 1 >= count ? 0 : (uint32_t)handle + 1;
+    return atomic_load_explicit(&metrics->models[index], memory_order_acquire);
+}
+
+const struct dk_statistics *dk_metrics_statistics(const struct dk_metrics *metrics, int model)
+{
+    return &get_model(metrics, model)->statistics;
+}
+
 void dk_metrics_record(struct dk_metrics *metrics, const struct dk_metrics_sample *sample)
 {
-    uint32_t model_count = atomic_load_explicit(&metrics->model_count, memory_order_acquire);
-    uint32_t model_index =
-        sample->model < 0 || (uint32_t)sample->model + 1 >= model_count ? 0 : (uint32_t)sample->model + 1;
-    struct dk_model_series *model = atomic_load_explicit(&metrics->models[model_index], memory_order_acquire);
+    struct dk_model_series *model = get_model(metrics, sample->model);
+    dk_statistics_record(&model->statistics, sample);
     if ((unsigned)sample->outcome < DK_OUTCOME_COUNT)
         add(&model->requests[sample->outcome], 1);
     if (!sample->has_times)

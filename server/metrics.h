@@ -18,7 +18,17 @@
 
 struct dk_metrics;
 
-enum dk_transport { DK_TRANSPORT_HTTP_JSON, DK_TRANSPORT_HTTP_RAW, DK_TRANSPORT_SHM, DK_TRANSPORT_COUNT };
+/* How a request's tensors came: the two dialects over HTTP, shared memory named in an HTTP request, and the
+ * native ring. */
+enum dk_transport {
+    DK_TRANSPORT_HTTP_JSON,
+    DK_TRANSPORT_HTTP_RAW,
+    DK_TRANSPORT_HTTP_OIP_JSON,
+    DK_TRANSPORT_HTTP_OIP_BINARY,
+    DK_TRANSPORT_HTTP_OIP_SHM,
+    DK_TRANSPORT_SHM,
+    DK_TRANSPORT_COUNT
+};
 enum dk_outcome {
     DK_OUTCOME_OK,
     DK_OUTCOME_CLIENT_ERROR,
@@ -40,6 +50,7 @@ enum dk_outcome dk_metrics_outcome(dk_status status);
     X(STAGING_BYTES, "decomposek_staging_bytes", "Preallocated request slabs.", 0)                           \
     X(SLABS_SMALL_USED, "decomposek_slabs_small_used", "Small request slabs in use.", 0)                     \
     X(SLABS_LARGE_USED, "decomposek_slabs_large_used", "Large request slabs in use.", 0)                     \
+    X(CLIENT_REGIONS, "decomposek_client_regions", "Registered shared-memory regions of clients.", 0)        \
     X(HTTP_RECEIVED_BYTES, "decomposek_http_received_bytes_total", "Body bytes received.", 1)                \
     X(HTTP_SENT_BYTES, "decomposek_http_sent_bytes_total", "Body bytes sent by compute routes.", 1)          \
     X(HTTP_REFUSED, "decomposek_http_refused_total", "Requests refused before admission (4xx and 503).", 1)  \
@@ -48,6 +59,10 @@ enum dk_outcome dk_metrics_outcome(dk_status status);
     X(SHM_OPENED, "decomposek_shm_opened_total", "Sessions of the native ring that were opened.", 1)         \
     X(SHM_REFUSED, "decomposek_shm_refused_total", "Clients refused at the handshake socket.", 1)            \
     X(SHM_DROPPED, "decomposek_shm_dropped_total", "Sessions dropped for breaking the protocol.", 1)         \
+    X(UNAUTHORIZED, "decomposek_http_unauthorized_total", "Requests without a valid API key (401).", 1)      \
+    X(MODEL_CHANGES, "decomposek_model_changes_total", "Models loaded, uploaded or removed over HTTP.", 1)   \
+    X(MODEL_CHANGE_FAILURES, "decomposek_model_change_failures_total",                                       \
+      "Changes of models over HTTP that were refused.", 1)                                                   \
     X(RELOADS, "decomposek_reloads_total", "Successful reloads of models.", 1)                               \
     X(RELOAD_FAILURES, "decomposek_reload_failures_total", "Reloads that kept the old models.", 1)
 enum dk_metric_scalar {
@@ -66,8 +81,12 @@ struct dk_metrics_sample {
     enum dk_transport transport;
     enum dk_outcome outcome;
     uint64_t rows;
-    uint64_t queue_ns, copy_ns, kernel_ns, request_ns;
-    bool has_times; /* false: only the outcome counts (never reached the executor) */
+    uint32_t piece_count; /* launches */
+    uint64_t intake_ns;   /* request head to admission */
+    uint64_t queue_ns, copy_ns, kernel_ns;
+    uint64_t answer_ns;  /* end of the job to the answer */
+    uint64_t request_ns; /* all of it */
+    bool has_times;      /* false: only the outcome counts (never reached the executor) */
 };
 
 /* `bucket_rows[bucket_count]` are the engine's buckets (label t_bucket); copied. */
@@ -91,6 +110,9 @@ void dk_metrics_record(struct dk_metrics *metrics, const struct dk_metrics_sampl
 void dk_metrics_add(struct dk_metrics *metrics, enum dk_metric_scalar scalar, int64_t delta);
 void dk_metrics_set(struct dk_metrics *metrics, enum dk_metric_scalar scalar, int64_t value);
 int64_t dk_metrics_get(const struct dk_metrics *metrics, enum dk_metric_scalar scalar);
+/* The counters of a model for the statistics extension; an unknown handle gives those of "@adhoc". */
+struct dk_statistics;
+const struct dk_statistics *dk_metrics_statistics(const struct dk_metrics *metrics, int model);
 /* Executor: one launch of `rows` rows from `job_count` jobs (decomposek_batch_rows, decomposek_batch_jobs;
  * decomposek_request_rows is filled by dk_metrics_record). */
 void dk_metrics_record_launch(struct dk_metrics *metrics, uint64_t rows, uint32_t job_count);

@@ -7,6 +7,7 @@
 
 #include "proto/native_api.h"
 #include "server/metrics.h"
+#include "server/statistics.h"
 
 /* X(bound in nanoseconds, le text). The texts are the canonical ones of OpenMetrics, used in both formats. */
 #define DK_KERNEL_BOUNDS(X)                                                                                  \
@@ -115,6 +116,7 @@ struct dk_model_series {
     char name[DK_MODEL_NAME_BYTES + 1];
     dk_counter requests[DK_OUTCOME_COUNT];
     dk_counter rows;
+    struct dk_statistics statistics;
 };
 
 /* A rendered label set; old ones are kept until the end because a scrape may still read them. */

@@ -97,7 +97,8 @@ struct shape_family {
     const struct dk_bounds *bounds;
 };
 
-static const char *const transport_names[DK_TRANSPORT_COUNT] = {"http_json", "http_raw", "shm"};
+static const char *const transport_names[DK_TRANSPORT_COUNT] = {
+    "http_json", "http_raw", "http_oip_json", "http_oip_binary", "http_oip_shm", "shm"};
 static const char *const outcome_names[DK_OUTCOME_COUNT] = {"ok", "client_error", "busy", "server_error",
                                                             "cancelled"};
 

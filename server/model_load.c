@@ -202,21 +202,32 @@ static dk_status build_model(const struct dk_weights_file *file, struct dk_engin
     return status;
 }
 
-dk_status dk_model_load(struct dk_engine *engine, const struct dk_model_spec *spec, struct dk_model **out,
-                        struct dk_error *error)
+static dk_status copy_spec(const struct dk_model_spec *spec, struct dk_model *model, struct dk_error *error)
+{
+    (void)snprintf(model->name, sizeof model->name, "%s", spec->name);
+    model->layout = spec->layout;
+    model->epilogue = spec->epilogue;
+    model->source_path = strdup(spec->path);
+    model->bias_name = spec->bias != NULL ? strdup(spec->bias) : NULL;
+    if (model->source_path == NULL || (spec->bias != NULL && model->bias_name == NULL))
+        return dk_fail(error, DK_NO_MEMORY, "no memory");
+    return DK_OK;
+}
+
+dk_status dk_model_load(struct dk_engine *engine, const struct dk_model_spec *spec, int fd,
+                        struct dk_model **out, struct dk_error *error)
 {
     struct dk_weights_file *file = NULL;
     struct dk_error inner = {0};
     struct dk_model *model = calloc(1, sizeof *model);
     if (model == NULL)
         return dk_fail(error, DK_NO_MEMORY, "model '%s': no memory", spec->name);
-    (void)snprintf(model->name, sizeof model->name, "%s", spec->name);
-    model->layout = spec->layout;
-    model->epilogue = spec->epilogue;
-    model->source_path = spec->path;
-    model->bias_name = spec->bias;
     model->reference_count = 1;
-    dk_status status = dk_weights_file_open(spec->path, &file, &inner);
+    model->is_upload = fd >= 0;
+    dk_status status = copy_spec(spec, model, &inner);
+    if (status == DK_OK)
+        status = fd < 0 ? dk_weights_file_open(spec->path, &file, &inner)
+                        : dk_weights_file_open_fd(fd, spec->path, &file, &inner);
     if (status == DK_OK)
         status = build_model(file, engine, spec, model, &inner);
     dk_weights_file_close(file);
@@ -233,6 +244,9 @@ void dk_model_free(struct dk_model *model)
     if (model == NULL)
         return;
     dk_weights_free(model->weights);
-    free((char *)model->tensor_name); /* ours since build_model; const for every reader */
+    /* ours since the load; const for every reader */
+    free((char *)model->source_path);
+    free((char *)model->tensor_name);
+    free((char *)model->bias_name);
     free(model);
 }

@@ -1,4 +1,4 @@
-/* queue.c: a ring of sequence-numbered cells.
+/* queue.c: a ring of sequence-numbered cells for each level.
  *
  * A cell whose sequence equals its position is free, position + 1 means filled. The count of admitted jobs is
  * bounded before a cell is claimed, so a claimed cell is always free. What a producer stores and what the
@@ -10,22 +10,30 @@
 #include <stdlib.h>
 
 #include "server/bell.h"
+#include "server/job.h"
 
 struct cell {
     _Atomic uint64_t sequence;
     struct dk_job *job;
 };
 
+struct ring {
+    struct cell *cells;
+    _Alignas(64) _Atomic uint64_t tail; /* next position to fill */
+    _Alignas(64) uint64_t head;         /* consumer only */
+};
+
 struct dk_queue {
     struct dk_bell *bell;
     uint32_t capacity;
     uint64_t mask;
-    struct cell *cells;
-    _Alignas(64) _Atomic uint64_t tail; /* next position to fill */
-    _Atomic uint32_t depth;             /* admitted, not yet popped */
+    struct ring rings[DK_JOB_LEVEL_COUNT];
+    _Alignas(64) _Atomic uint32_t depth; /* admitted to any ring, not yet popped */
     _Atomic bool is_closed;
-    _Alignas(64) uint64_t head; /* consumer only */
+    uint32_t passed_count; /* consumer only: jobs served since one of a worse level had to wait for them */
 };
+
+static const enum dk_job_level best_first[DK_JOB_LEVEL_COUNT] = {DK_JOB_HIGH, DK_JOB_NORMAL, DK_JOB_LOW};
 
 dk_status dk_queue_new(uint32_t capacity, struct dk_bell *bell, struct dk_queue **out, struct dk_error *error)
 {
@@ -34,15 +42,18 @@ dk_status dk_queue_new(uint32_t capacity, struct dk_bell *bell, struct dk_queue 
         cell_count *= 2;
     }
     struct dk_queue *queue = aligned_alloc(64, sizeof *queue);
-    struct cell *cells = calloc(cell_count, sizeof *cells);
+    struct cell *cells = calloc(cell_count * DK_JOB_LEVEL_COUNT, sizeof *cells);
     if (queue == NULL || cells == NULL) {
         free(queue);
         free(cells);
         return dk_fail(error, DK_NO_MEMORY, "cannot allocate a queue of %u jobs", capacity);
     }
-    *queue = (struct dk_queue){.bell = bell, .capacity = capacity, .mask = cell_count - 1, .cells = cells};
-    for (uint64_t i = 0; i < cell_count; i++) {
-        atomic_init(&cells[i].sequence, i);
+    *queue = (struct dk_queue){.bell = bell, .capacity = capacity, .mask = cell_count - 1};
+    for (int level = 0; level < DK_JOB_LEVEL_COUNT; level++) {
+        queue->rings[level].cells = cells + (uint64_t)level * cell_count;
+        for (uint64_t i = 0; i < cell_count; i++) {
+            atomic_init(&queue->rings[level].cells[i].sequence, i);
+        }
     }
     *out = queue;
     return DK_OK;
@@ -53,7 +64,7 @@ void dk_queue_free(struct dk_queue *queue)
     if (queue == NULL) {
         return;
     }
-    free(queue->cells);
+    free(queue->rings[0].cells);
     free(queue);
 }
 
@@ -69,28 +80,59 @@ dk_status dk_queue_push(struct dk_queue *queue, struct dk_job *job, struct dk_er
                    ? dk_fail(error, DK_UNAVAILABLE, "the daemon is stopping")
                    : dk_fail(error, DK_BUSY, "the queue of %u jobs is full; try again", queue->capacity);
     }
-    uint64_t position = atomic_fetch_add(&queue->tail, 1);
-    struct cell *cell = &queue->cells[position & queue->mask];
+    struct ring *ring = &queue->rings[job->level];
+    uint64_t position = atomic_fetch_add(&ring->tail, 1);
+    struct cell *cell = &ring->cells[position & queue->mask];
     cell->job = job;
     atomic_store(&cell->sequence, position + 1);
     dk_bell_ring(queue->bell);
     return DK_OK;
 }
 
+static bool ring_is_filled(const struct dk_queue *queue, const struct ring *ring)
+{
+    return atomic_load(&ring->cells[ring->head & queue->mask].sequence) == ring->head + 1;
+}
+
 bool dk_queue_has_job(const struct dk_queue *queue)
 {
-    return atomic_load(&queue->cells[queue->head & queue->mask].sequence) == queue->head + 1;
+    for (int level = 0; level < DK_JOB_LEVEL_COUNT; level++) {
+        if (ring_is_filled(queue, &queue->rings[level])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The ring to serve next; NULL: all are empty. */
+static struct ring *choose_ring(struct dk_queue *queue)
+{
+    struct ring *best = NULL, *worst = NULL;
+    for (int i = 0; i < DK_JOB_LEVEL_COUNT; i++) {
+        struct ring *ring = &queue->rings[best_first[i]];
+        if (ring_is_filled(queue, ring)) {
+            best = best == NULL ? ring : best;
+            worst = ring;
+        }
+    }
+    if (best == worst || queue->passed_count >= DK_QUEUE_PASSED_MAX) {
+        queue->passed_count = 0;
+        return worst;
+    }
+    queue->passed_count++;
+    return best;
 }
 
 struct dk_job *dk_queue_try_pop(struct dk_queue *queue)
 {
-    if (!dk_queue_has_job(queue)) {
+    struct ring *ring = choose_ring(queue);
+    if (ring == NULL) {
         return NULL;
     }
-    struct cell *cell = &queue->cells[queue->head & queue->mask];
+    struct cell *cell = &ring->cells[ring->head & queue->mask];
     struct dk_job *job = cell->job;
-    atomic_store(&cell->sequence, queue->head + queue->mask + 1);
-    queue->head++;
+    atomic_store(&cell->sequence, ring->head + queue->mask + 1);
+    ring->head++;
     atomic_fetch_sub(&queue->depth, 1);
     return job;
 }

@@ -9,7 +9,11 @@
 
 struct dk_bell;
 struct dk_job;
-struct dk_queue; /* many producers, one consumer; first in, first out per producer */
+struct dk_queue; /* many producers, one consumer; first in, first out per producer and level */
+
+/* A job of a better level (high, normal, low) goes first, but after so many that went past a waiting one, one
+ * of the worst level that waits is served: no level starves. */
+enum { DK_QUEUE_PASSED_MAX = 16 };
 
 /* capacity >= 1. `bell` is kept and rung after each push and at the close. */
 dk_status dk_queue_new(uint32_t capacity, struct dk_bell *bell, struct dk_queue **out,

@@ -145,9 +145,21 @@ static void on_open_model(struct dk_shm_client *client, const char *name)
     dk_model_release(model);
 }
 
+/* The model at `index` of those that serve; NULL past the last. */
+static struct dk_model *acquire_at(struct dk_models *models, uint32_t index)
+{
+    size_t cursor = 0;
+    struct dk_model *model = dk_models_next(models, &cursor);
+    for (uint32_t i = 0; i < index && model != NULL; i++) {
+        dk_model_release(model);
+        model = dk_models_next(models, &cursor);
+    }
+    return model;
+}
+
 static void on_list_model(struct dk_shm_client *client, uint32_t index)
 {
-    struct dk_model *model = dk_models_acquire_at(client->shm->daemon->models, index);
+    struct dk_model *model = acquire_at(client->shm->daemon->models, index);
     if (model == NULL) {
         struct dk_error error;
         (void)dk_fail(&error, DK_NOT_FOUND, "model %u: there are %zu", index,

@@ -10,6 +10,7 @@ struct slot {
     char name[DK_MODEL_NAME_BYTES + 1]; /* constant once counted */
     struct dk_model *pushed;            /* under the mutex; NULL: the registry's of this name */
     struct dk_model *in_use;            /* executor only */
+    _Atomic uint64_t n, k;              /* as the client was told: it made its buffers by them */
 };
 
 struct dk_shm_models {
@@ -106,6 +107,8 @@ dk_status dk_shm_models_open(struct dk_shm_models *models, const char *name, uin
     if (model == NULL) {
         return dk_fail(error, DK_NOT_FOUND, "no model \"%s\"", name);
     }
+    atomic_store(&models->slots[id].n, model->n);
+    atomic_store(&models->slots[id].k, model->k);
     count_slot(models, id);
     *out_id = id;
     *out_model = model;
@@ -124,6 +127,8 @@ dk_status dk_shm_models_push(struct dk_shm_models *models, struct dk_model *mode
     struct dk_model *old = models->slots[id].pushed;
     model->version = old != NULL ? old->version + 1 : 1;
     models->slots[id].pushed = model;
+    atomic_store(&models->slots[id].n, model->n);
+    atomic_store(&models->slots[id].k, model->k);
     (void)pthread_mutex_unlock(&models->mutex);
     dk_model_release(old);
     count_slot(models, id);
@@ -155,8 +160,11 @@ struct dk_model *dk_shm_models_get(struct dk_shm_models *models, uint32_t id, en
     if (slot->in_use == NULL) {
         slot->in_use = acquire(models, slot);
     }
-    if (slot->in_use == NULL) {
+    /* A model of another shape that came under the same name is not the one the client knows. */
+    if (slot->in_use == NULL || slot->in_use->n != atomic_load(&slot->n) ||
+        slot->in_use->k != atomic_load(&slot->k)) {
         *out_detail = DK_RING_DETAIL_MODEL_GONE;
+        return NULL;
     }
     return slot->in_use;
 }

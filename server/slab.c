@@ -121,6 +121,11 @@ size_t dk_slabs_total_bytes(const struct dk_slabs *slabs)
     return total;
 }
 
+size_t dk_slabs_tiny_bytes(const struct dk_slabs *slabs)
+{
+    return slabs->pools[DK_SLAB_TINY].slab_bytes;
+}
+
 size_t dk_slabs_largest_bytes(const struct dk_slabs *slabs)
 {
     size_t largest = 0;

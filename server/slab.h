@@ -36,6 +36,7 @@ dk_status dk_slabs_new(const struct dk_slab_class_size sizes[DK_SLAB_CLASS_COUNT
                        struct dk_slabs **out, struct dk_error *error);
 void dk_slabs_free(struct dk_slabs *slabs); /* NULL-safe; every slab must have been released */
 size_t dk_slabs_total_bytes(const struct dk_slabs *slabs);
+size_t dk_slabs_tiny_bytes(const struct dk_slabs *slabs);
 size_t dk_slabs_largest_bytes(const struct dk_slabs *slabs);
 
 /* A slab of the smallest class with at least `bytes`; a class that is used up is not replaced by a larger one

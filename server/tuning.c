@@ -86,8 +86,9 @@ static void tune_model(struct progress *progress, struct dk_model *model, bool i
 static void tune_all(struct progress *progress, bool is_only_remembered)
 {
     struct dk_models *models = progress->daemon->models;
-    for (size_t i = 0; i < dk_models_count(models) && is_going_on(progress); i++) {
-        struct dk_model *model = dk_models_acquire_at(models, i);
+    size_t cursor = 0;
+    for (struct dk_model *model;
+         is_going_on(progress) && (model = dk_models_next(models, &cursor)) != NULL;) {
         tune_model(progress, model, is_only_remembered);
         dk_model_release(model);
     }
@@ -111,8 +112,8 @@ static void log_tuned(const struct dk_model *model)
 
 static void log_models(const struct dk_daemon *daemon, void (*log_model)(const struct dk_model *model))
 {
-    for (size_t i = 0; i < dk_models_count(daemon->models); i++) {
-        struct dk_model *model = dk_models_acquire_at(daemon->models, i);
+    size_t cursor = 0;
+    for (struct dk_model *model; (model = dk_models_next(daemon->models, &cursor)) != NULL;) {
         log_model(model);
         dk_model_release(model);
     }

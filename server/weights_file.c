@@ -90,11 +90,13 @@ static dk_status read_index(struct dk_weights_file *file, struct dk_error *error
     return status;
 }
 
-static dk_status open_regular(struct dk_weights_file *file, struct dk_error *error)
+/* `fd`: a file to duplicate, or -1 to open file->path. */
+static dk_status open_regular(struct dk_weights_file *file, int fd, struct dk_error *error)
 {
     struct stat info;
     /* NONBLOCK: opening a FIFO must not wait for a writer */
-    file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    file->fd = fd < 0 ? open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+                      : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (file->fd < 0)
         return dk_fail(error, DK_IO_ERROR, "%s: cannot open: %s", file->path, strerrordesc_np(errno));
     if (fstat(file->fd, &info) != 0)
@@ -107,13 +109,13 @@ static dk_status open_regular(struct dk_weights_file *file, struct dk_error *err
     return DK_OK;
 }
 
-dk_status dk_weights_file_open(const char *path, struct dk_weights_file **out, struct dk_error *error)
+static dk_status open_file(const char *path, int fd, struct dk_weights_file **out, struct dk_error *error)
 {
     struct dk_weights_file *file = calloc(1, sizeof *file);
     if (file == NULL)
         return dk_fail(error, DK_NO_MEMORY, "%s: no memory", path);
     file->path = path;
-    dk_status status = open_regular(file, error);
+    dk_status status = open_regular(file, fd, error);
     if (status == DK_OK)
         status = read_index(file, error);
     if (status == DK_OK)
@@ -121,6 +123,17 @@ dk_status dk_weights_file_open(const char *path, struct dk_weights_file **out, s
     else
         dk_weights_file_close(file);
     return status;
+}
+
+dk_status dk_weights_file_open(const char *path, struct dk_weights_file **out, struct dk_error *error)
+{
+    return open_file(path, -1, out, error);
+}
+
+dk_status dk_weights_file_open_fd(int fd, const char *name, struct dk_weights_file **out,
+                                  struct dk_error *error)
+{
+    return open_file(name, fd, out, error);
 }
 
 void dk_weights_file_close(struct dk_weights_file *file)

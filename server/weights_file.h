@@ -11,6 +11,9 @@ struct dk_weights_file; /* one thread at a time */
 /* Open and parse the header. DK_IO_ERROR when it cannot be opened or read, DK_BAD_FILE when it is not a
  * regular file or its header is wrong; every message starts with the path. `path` is borrowed until close. */
 dk_status dk_weights_file_open(const char *path, struct dk_weights_file **out, struct dk_error *error);
+/* The same of an open file, which is duplicated; `name` takes the place of the path. */
+dk_status dk_weights_file_open_fd(int fd, const char *name, struct dk_weights_file **out,
+                                  struct dk_error *error);
 void dk_weights_file_close(struct dk_weights_file *file); /* NULL-safe */
 /* Valid until close. */
 const struct dk_st_index *dk_weights_file_index(const struct dk_weights_file *file);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/api_key.h"
 #include "proto/json_writer.h"
 #include "proto/native_api.h"
 
@@ -24,6 +25,11 @@ void dk_cli_connection_options(struct dk_cli *cli, struct dk_option out[DK_CLI_C
                                 .target = &cli->timeout_s,
                                 .value_name = "SECONDS",
                                 .help = "of each request (30)"};
+    out[3] = (struct dk_option){.name = "api-key-file",
+                                .kind = DK_OPTION_TEXT,
+                                .target = &cli->api_key_file,
+                                .value_name = "PATH",
+                                .help = "send the first key of this file (else DECOMPOSEK_API_KEY)"};
 }
 
 void dk_cli_output_options(struct dk_cli *cli, struct dk_option out[DK_CLI_OUTPUT_OPTIONS])
@@ -100,10 +106,22 @@ int dk_cli_usage_error(const struct dk_command *self, const char *message)
 
 int dk_cli_connect(const struct dk_command *self, const struct dk_cli *cli, struct dk_http_client **out)
 {
-    const struct dk_http_options options = {
-        .url = cli->url, .unix_socket = cli->unix_socket, .timeout_s = cli->timeout_s};
+    char key[DK_CLIENT_API_KEY_BYTES + 1];
+    struct dk_http_options options = {.url = cli->url,
+                                      .unix_socket = cli->unix_socket,
+                                      .api_key = cli->api_key,
+                                      .timeout_s = cli->timeout_s};
     struct dk_error error;
+    if (cli->api_key_file) {
+        if (dk_client_api_key_read(cli->api_key_file, key, &error) != DK_OK)
+            return dk_cli_fail(self, cli, &error);
+        options.api_key = key;
+    } else if (cli->api_key && !dk_client_api_key_is_valid(cli->api_key, strlen(cli->api_key))) {
+        return dk_cli_usage_error(
+            self, "variable DECOMPOSEK_API_KEY: expected a key of 8 to 256 visible ASCII characters");
+    }
     dk_status status = dk_http_client_new(&options, out, &error);
+    explicit_bzero(key, sizeof key);
     if (status == DK_OK)
         return DK_EXIT_OK;
     return status == DK_BAD_VALUE ? dk_cli_usage_error(self, error.message) : dk_cli_fail(self, cli, &error);

@@ -13,7 +13,8 @@ enum dk_exit { DK_EXIT_OK = 0, DK_EXIT_FAILURE = 1, DK_EXIT_USAGE = 2 };
 
 /* Values of the common options; they may stand before or after the subcommand. */
 struct dk_cli {
-    const char *url, *unix_socket;
+    const char *url, *unix_socket, *api_key_file;
+    const char *api_key; /* of the environment, used unless a file is named; NULL: none */
     double timeout_s;
     bool is_json, wants_help;
 };
@@ -35,7 +36,7 @@ int dk_cmd_check(const struct dk_command *self, struct dk_cli *cli, int argc, ch
 int dk_cmd_demo_checkpoint(const struct dk_command *self, struct dk_cli *cli, int argc, char **argv);
 
 /* Rows for the common options, bound to `cli`. Fills `out`; sizes are fixed. */
-enum { DK_CLI_CONNECTION_OPTIONS = 3, DK_CLI_OUTPUT_OPTIONS = 2 };
+enum { DK_CLI_CONNECTION_OPTIONS = 4, DK_CLI_OUTPUT_OPTIONS = 2 };
 void dk_cli_connection_options(struct dk_cli *cli, struct dk_option out[DK_CLI_CONNECTION_OPTIONS]);
 void dk_cli_output_options(struct dk_cli *cli, struct dk_option out[DK_CLI_OUTPUT_OPTIONS]);
 

@@ -93,7 +93,10 @@ static int dispatch(struct dk_cli *cli, int argc, char **argv)
 int main(int argc, char **argv)
 {
     const char *url = getenv("DECOMPOSEK_URL");
-    struct dk_cli cli = {.url = url && *url ? url : "http://127.0.0.1:8000", .timeout_s = 30.0};
+    const char *key = getenv("DECOMPOSEK_API_KEY");
+    struct dk_cli cli = {.url = url && *url ? url : "http://127.0.0.1:8000",
+                         .api_key = key && *key ? key : NULL,
+                         .timeout_s = 30.0};
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
         fprintf(stderr, "decomposek: cannot start the HTTP library\n");
         return DK_EXIT_FAILURE;

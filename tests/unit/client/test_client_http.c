@@ -48,6 +48,27 @@ static void test_connection_is_kept_and_headers_are_seen(void **state)
     dk_http_client_free(client);
 }
 
+static void test_api_key_is_sent_with_every_request(void **state)
+{
+    (void)state;
+    char key[257] = "", header[300];
+    memset(key, 'k', 256);
+    snprintf(header, sizeof header, "\r\nAuthorization: Bearer %s\r\n", key);
+    const struct stub_answer answers[] = {{JSON_200, TEXT("{}"), false, header},
+                                          {JSON_200, TEXT("{}"), false, header}};
+    struct stub_server server = stub_start(answers, 2);
+    const struct dk_http_options options = {.url = server.url, .api_key = key, .timeout_s = 5};
+    struct dk_http_client *client = NULL;
+    assert_int_equal(dk_http_client_new(&options, &client, NULL), DK_OK);
+    for (int i = 0; i < 2; i++) {
+        struct dk_http_response response;
+        assert_int_equal(dk_http_client_send(client, &get_a, &response, NULL), DK_OK);
+        dk_http_response_deinit(&response);
+    }
+    stub_finish(&server);
+    dk_http_client_free(client);
+}
+
 static void test_empty_body_is_sent_with_length_zero(void **state)
 {
     (void)state;
@@ -205,6 +226,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_connection_is_kept_and_headers_are_seen),
+        cmocka_unit_test(test_api_key_is_sent_with_every_request),
         cmocka_unit_test(test_empty_body_is_sent_with_length_zero),
         cmocka_unit_test(test_error_answers_carry_the_servers_words),
         cmocka_unit_test(test_long_answer_is_refused),

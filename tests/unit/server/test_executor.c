@@ -318,6 +318,24 @@ static void test_c43_job_of_a_client_that_left_is_dropped_before_launch(void **s
     stop(&f);
 }
 
+static void test_job_past_its_deadline_is_not_launched(void **state)
+{
+    (void)state;
+    static struct fixture f;
+    struct waiter waiter;
+    start(&f, 0, 0, 0);
+    waiter_init(&waiter, &f, 3);
+    waiter.job.deadline_ns = dk_clock_now_ns() + UINT64_C(3600) * 1000000000u;
+    assert_int_equal(run(&f, &waiter), DK_OK);
+    assert_rows(&f, 3);
+    fill(&f);
+    waiter.is_done = false;
+    waiter.job.deadline_ns = dk_clock_now_ns() - 1;
+    assert_int_equal(run(&f, &waiter), DK_TIMEOUT);
+    assert_rows(&f, 0);
+    stop(&f);
+}
+
 static void test_jobs_in_the_queue_are_completed_before_the_end(void **state)
 {
     (void)state;
@@ -351,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_b_larger_than_the_scratch_is_too_large_and_the_next_job_is_right),
         cmocka_unit_test(test_own_b_is_forbidden_when_switched_off),
         cmocka_unit_test(test_c43_job_of_a_client_that_left_is_dropped_before_launch),
+        cmocka_unit_test(test_job_past_its_deadline_is_not_launched),
         cmocka_unit_test(test_jobs_in_the_queue_are_completed_before_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

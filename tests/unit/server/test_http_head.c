@@ -84,10 +84,40 @@ static void test_unknown_codings_are_unsupported(void **state)
     struct dk_http_head_check transfer = CHECK({"Transfer-Encoding", "gzip, chunked"});
     assert_int_equal(transfer.error.status, DK_UNSUPPORTED_MEDIA);
     assert_true(transfer.head.is_framing_doubtful);
-    struct dk_http_head_check content = CHECK({"Content-Encoding", "gzip"}, {"Content-Length", "3"});
-    assert_int_equal(content.error.status, DK_UNSUPPORTED_MEDIA);
-    assert_false(content.head.is_framing_doubtful); /* the length still tells where the body ends */
-    assert_non_null(strstr(content.error.message, "gzip"));
+    static const char *const codings[] = {"br", "gzip, gzip", "gzip, deflate", "zstd", "gzip;q=1"};
+    for (size_t i = 0; i < sizeof codings / sizeof codings[0]; i++) {
+        struct dk_http_head_check content = CHECK({"Content-Encoding", codings[i]}, {"Content-Length", "3"});
+        assert_int_equal(content.error.status, DK_UNSUPPORTED_MEDIA);
+        assert_false(content.head.is_framing_doubtful); /* the length still tells where the body ends */
+        assert_non_null(strstr(content.error.message, codings[i]));
+    }
+    struct dk_http_head_check twice = CHECK({"Content-Encoding", "gzip"}, {"Content-Encoding", "gzip"});
+    assert_int_equal(twice.error.status, DK_UNSUPPORTED_MEDIA);
+}
+
+static void test_known_codings_are_told(void **state)
+{
+    (void)state;
+    assert_int_equal(CHECK({"Accept", "*/*"}).head.coding, DK_CODING_IDENTITY);
+    assert_int_equal(CHECK({"content-encoding", "GZIP"}).head.coding, DK_CODING_GZIP);
+    assert_int_equal(CHECK({"Content-Encoding", "x-gzip"}).head.coding, DK_CODING_GZIP);
+    assert_int_equal(CHECK({"Content-Encoding", "deflate"}).head.coding, DK_CODING_DEFLATE);
+    assert_int_equal(CHECK({"Content-Encoding", "identity"}).head.coding, DK_CODING_IDENTITY);
+}
+
+static void test_length_of_the_json_part_is_not_the_content_length(void **state)
+{
+    (void)state;
+    struct dk_http_head_check result =
+        CHECK({"inference-header-content-length", "12"}, {"content-length", "345"});
+    assert_int_equal(result.error.status, DK_OK);
+    assert_string_equal(result.head.json_length, "12");
+    assert_int_equal(result.head.content_length, 345);
+    assert_null(CHECK({"X-Inference-Header-Content-Length", "12"}).head.json_length);
+    struct dk_http_head_check twice =
+        CHECK({"Inference-Header-Content-Length", "12"}, {"Inference-Header-Content-Length", "12"});
+    assert_int_equal(twice.error.status, DK_BAD_REQUEST);
+    assert_false(twice.head.is_framing_doubtful);
 }
 
 static void test_c36_other_expectations_fail(void **state)
@@ -181,6 +211,8 @@ int main(void)
         cmocka_unit_test(test_doubtful_framing_is_refused_and_closes),
         cmocka_unit_test(test_nul_inside_a_value_is_refused),
         cmocka_unit_test(test_unknown_codings_are_unsupported),
+        cmocka_unit_test(test_known_codings_are_told),
+        cmocka_unit_test(test_length_of_the_json_part_is_not_the_content_length),
         cmocka_unit_test(test_c36_other_expectations_fail),
         cmocka_unit_test(test_body_kinds),
         cmocka_unit_test(test_qualities),

@@ -31,6 +31,24 @@ static int teardown(void **state)
     return 0;
 }
 
+static void test_announced_bytes_skip_a_class_but_not_the_first(void **state)
+{
+    struct dk_intake intake = {.name = "x", .announced_bytes = 3000};
+    char bytes[100];
+    memset(bytes, 'a', sizeof bytes);
+    assert_int_equal(dk_intake_bytes(&intake, *state, bytes, 10, NULL), DK_OK);
+    assert_int_equal(intake.slab->class_index, DK_SLAB_TINY); /* what a slow client holds */
+    assert_int_equal(dk_intake_bytes(&intake, *state, bytes, 90, NULL), DK_OK);
+    assert_int_equal(intake.slab->class_index, DK_SLAB_LARGE);
+    assert_memory_equal(intake.slab->data, bytes, 100);
+    assert_int_equal((uintptr_t)intake.slab->data % DK_SLAB_ALIGNMENT, 0);
+    dk_intake_release(&intake, *state);
+    intake.announced_bytes = 40;
+    assert_int_equal(dk_intake_bytes(&intake, *state, bytes, 10, NULL), DK_OK);
+    assert_int_equal(intake.slab->class_index, DK_SLAB_TINY);
+    dk_intake_release(&intake, *state);
+}
+
 static void test_bytes_move_up_the_classes_as_they_arrive(void **state)
 {
     struct dk_intake intake = {.name = "x"};
@@ -117,6 +135,7 @@ static void test_nothing_arrived_rounds_to_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_announced_bytes_skip_a_class_but_not_the_first, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bytes_move_up_the_classes_as_they_arrive, setup, teardown),
         cmocka_unit_test_setup_teardown(test_more_than_the_largest_slab_is_too_large, setup, teardown),
         cmocka_unit_test_setup_teardown(test_c28_values_are_rounded_once_whenever_the_type_is_known, setup,

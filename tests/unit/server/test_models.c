@@ -131,7 +131,9 @@ static void test_the_only_matrix_is_taken_and_computes(void **state)
     check_values(models, "gate", 21, 43, 65);
     assert_null(dk_models_acquire(models, "gat"));
     assert_null(dk_models_acquire(models, ""));
-    assert_null(dk_models_acquire_at(models, 1));
+    size_t cursor = 0;
+    dk_model_release(dk_models_next(models, &cursor));
+    assert_null(dk_models_next(models, &cursor));
     dk_models_free(models);
 }
 
@@ -277,7 +279,11 @@ static void test_extent_is_the_largest_of_each_and_metrics_are_filled(void **sta
     struct dk_models *models = load(specs, 3, metrics);
     struct dk_models_extent extent = dk_models_get_extent(models);
     assert_true(extent.max_n == 3 && extent.max_k == 5);
-    struct dk_model *a = dk_models_acquire(models, "a"), *a2 = dk_models_acquire_at(models, 2);
+    struct dk_model *a = dk_models_acquire(models, "a"), *a2 = NULL;
+    for (size_t cursor = 0, i = 0; i < 3; i++) {
+        dk_model_release(a2);
+        a2 = dk_models_next(models, &cursor);
+    }
     assert_string_equal(a2->name, "a2");
     assert_int_equal(a->metrics_shape, 1);
     assert_int_equal(a2->metrics_shape, 1); /* equal shapes share their series */

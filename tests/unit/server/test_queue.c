@@ -98,6 +98,49 @@ static void test_closed_queue_takes_nothing_but_gives_what_it_has(void **state)
     dk_queue_free(queue);
 }
 
+static void test_better_levels_go_first_and_in_order(void **state)
+{
+    (void)state;
+    static const enum dk_job_level pushed[] = {DK_JOB_LOW,  DK_JOB_NORMAL, DK_JOB_HIGH,
+                                               DK_JOB_HIGH, DK_JOB_NORMAL, DK_JOB_LOW};
+    static const int expected[] = {2, 3, 1, 4, 0, 5};
+    struct dk_queue *queue;
+    struct dk_job jobs[6] = {0};
+    assert_int_equal(dk_queue_new(6, bell, &queue, NULL), DK_OK);
+    for (int i = 0; i < 6; i++) {
+        jobs[i].level = pushed[i];
+        assert_int_equal(dk_queue_push(queue, &jobs[i], NULL), DK_OK);
+    }
+    assert_int_equal(dk_queue_push(queue, &jobs[0], NULL), DK_BUSY); /* the bound is of all levels together */
+    for (int i = 0; i < 6; i++) {
+        assert_ptr_equal(wait_for_job(queue, 0), &jobs[expected[i]]);
+    }
+    assert_null(dk_queue_try_pop(queue));
+    dk_queue_free(queue);
+}
+
+static void test_no_level_starves(void **state)
+{
+    (void)state;
+    struct dk_queue *queue;
+    struct dk_job low = {.level = DK_JOB_LOW}, high[2] = {{.level = DK_JOB_HIGH}, {.level = DK_JOB_HIGH}};
+    assert_int_equal(dk_queue_new(4, bell, &queue, NULL), DK_OK);
+    assert_int_equal(dk_queue_push(queue, &low, NULL), DK_OK);
+    assert_int_equal(dk_queue_push(queue, &high[0], NULL), DK_OK);
+    int passed_count = 0;
+    struct dk_job *job;
+    while ((job = dk_queue_try_pop(queue)) != &low) { /* there is always another one of the best level */
+        assert_non_null(job);
+        passed_count++;
+        assert_true(passed_count <= DK_QUEUE_PASSED_MAX);
+        assert_int_equal(dk_queue_push(queue, &high[passed_count % 2], NULL), DK_OK);
+    }
+    assert_int_equal(passed_count, DK_QUEUE_PASSED_MAX);
+    assert_non_null(dk_queue_try_pop(queue));
+    assert_null(dk_queue_try_pop(queue));
+    dk_queue_free(queue);
+}
+
 struct consumer {
     struct dk_queue *queue;
     uint64_t spin_ns;
@@ -169,6 +212,7 @@ static void run_producers(uint64_t spin_ns)
         for (uint32_t i = 0; i < JOBS_PER_PRODUCER; i++) {
             jobs[p][i].bucket_rows = p;
             jobs[p][i].split_k = i;
+            jobs[p][i].level = (enum dk_job_level)(p % DK_JOB_LEVEL_COUNT); /* order holds in a level */
         }
         producers[p] = (struct producer){.queue = consumer.queue, .jobs = jobs[p]};
         assert_int_equal(pthread_create(&threads[p], NULL, produce, &producers[p]), 0);
@@ -215,6 +259,8 @@ int main(void)
         cmocka_unit_test(test_jobs_come_out_in_order),
         cmocka_unit_test(test_queue_full_returns_busy),
         cmocka_unit_test(test_closed_queue_takes_nothing_but_gives_what_it_has),
+        cmocka_unit_test(test_better_levels_go_first_and_in_order),
+        cmocka_unit_test(test_no_level_starves),
         cmocka_unit_test(test_sleeping_consumer_is_woken_by_push_and_by_close),
         cmocka_unit_test(test_no_job_is_lost_or_reordered_with_a_sleeping_consumer),
         cmocka_unit_test(test_no_job_is_lost_or_reordered_with_a_spinning_consumer),
