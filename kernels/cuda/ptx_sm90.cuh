@@ -98,6 +98,43 @@ __device__ __forceinline__ void store_async(uint32_t address, float value, uint3
                  : "memory");
 }
 
+/* Two neighbouring floats in one message. */
+__device__ __forceinline__ void store_async_pair(uint32_t address, float first, float second,
+                                                 uint32_t barrier)
+{
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.u32 [%0], {%1, %2}, [%3];" ::"r"(address),
+        "r"(__float_as_uint(first)), "r"(__float_as_uint(second)), "r"(barrier)
+        : "memory");
+}
+
+/* 16 bytes from global to shared memory, past L1; zeros, and nothing read, unless `is_inside`. */
+__device__ __forceinline__ void copy_async(uint32_t shared, const void *global, bool is_inside)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+                 "r"(is_inside ? 16 : 0)
+                 : "memory");
+}
+/* One of the barrier's arrivals, once this thread's copies so far have landed. */
+__device__ __forceinline__ void copy_async_arrive(uint32_t barrier)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ uint4 load_shared(uint32_t address)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(address)
+                 : "memory");
+    return v;
+}
+/* Barrier `id` (not 0, which is __syncthreads) of `threads` threads, whole warps. */
+__device__ __forceinline__ void named_barrier(uint32_t id, uint32_t threads)
+{
+    asm volatile("barrier.sync.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 __device__ __forceinline__ void cluster_arrive_relaxed()
 {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
