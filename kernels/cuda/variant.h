@@ -31,7 +31,7 @@ struct dk_variant {
     uint32_t rows, columns; /* tile of C that one block (or cluster) finishes */
     uint32_t splits;        /* blocks along K: the cluster's size */
     uint32_t warps;         /* most of a block, and all of an exact one */
-    uint32_t warp_k;        /* K of a block in one pass, divided by its warps */
+    uint32_t warp_k;        /* K that a block covers in one pass, divided by these warps */
     bool is_long;           /* makes as many passes as k needs; the others make one */
     bool is_row_tiled;      /* takes any m, tile after tile; the others take m <= rows */
     uint32_t tree;          /* DK_TREE_*, DK_TREE_LONG + splits */
