@@ -3,13 +3,13 @@
 #include "kernels/cuda/variant.h"
 
 #define DK_KERNEL(...) reinterpret_cast<const void *>(&__VA_ARGS__)
-#define DK_STAGED(name, tokens, experts, units, is_prefetching, note)                                        \
+#define DK_STAGED(name, tokens, experts, units, note)                                                        \
     {#name,                                                                                                  \
      DK_FAMILY_STAGED,                                                                                       \
-     {{DK_KERNEL(dk::staged_kernel<tokens, experts, units, is_prefetching, false, false>),                   \
-       DK_KERNEL(dk::staged_kernel<tokens, experts, units, is_prefetching, false, true>)},                   \
-      {DK_KERNEL(dk::staged_kernel<tokens, experts, units, is_prefetching, true, false>),                    \
-       DK_KERNEL(dk::staged_kernel<tokens, experts, units, is_prefetching, true, true>)}},                   \
+     {{DK_KERNEL(dk::staged_kernel<tokens, experts, units, false, false>),                                   \
+       DK_KERNEL(dk::staged_kernel<tokens, experts, units, false, true>)},                                   \
+      {DK_KERNEL(dk::staged_kernel<tokens, experts, units, true, false>),                                    \
+       DK_KERNEL(dk::staged_kernel<tokens, experts, units, true, true>)}},                                   \
      tokens,                                                                                                 \
      experts,                                                                                                \
      dk::kChunks,                                                                                            \

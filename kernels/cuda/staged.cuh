@@ -27,58 +27,10 @@ __device__ __forceinline__ uint4 load_bytes(const unsigned char *from)
     return *reinterpret_cast<const uint4 *>(from);
 }
 
-/* A warp's operands of one unit, in registers: 16 * GROUPS experts, 8 * TILES tokens. */
-template <int GROUPS, int TILES> struct StagedUnit {
-    uint4 w[2][GROUPS][2], a[2][TILES]; /* [piece] */
-
-    template <int ROW_BYTES>
-    __device__ __forceinline__ void load(const unsigned char *w_at, const unsigned char *a_at)
-    {
-#pragma unroll
-        for (int piece = 0; piece < 2; ++piece) {
-#pragma unroll
-            for (int g = 0; g < GROUPS; ++g)
-#pragma unroll
-                for (int half = 0; half < 2; ++half)
-                    w[piece][g][half] =
-                        load_bytes(w_at + piece * kPieceK * 2 + (g * 16 + half * 8) * ROW_BYTES);
-#pragma unroll
-            for (int t = 0; t < TILES; ++t)
-                a[piece][t] = load_bytes(a_at + piece * kPieceK * 2 + t * 8 * ROW_BYTES);
-        }
-    }
-
-    /* Pieces chained apart, then first + second. */
-    __device__ __forceinline__ void add_to(float (&sum)[GROUPS][TILES][4]) const
-    {
-#pragma unroll
-        for (int g = 0; g < GROUPS; ++g) {
-            float d[2][TILES][4] = {};
-#pragma unroll
-            for (int piece = 0; piece < 2; ++piece)
-#pragma unroll
-                for (int t = 0; t < TILES; ++t)
-                    mma_m16n8k16(d[piece][t], w[piece][g][0].x, w[piece][g][1].x, w[piece][g][0].y,
-                                 w[piece][g][1].y, a[piece][t].x, a[piece][t].y);
-#pragma unroll
-            for (int piece = 0; piece < 2; ++piece)
-#pragma unroll
-                for (int t = 0; t < TILES; ++t)
-                    mma_m16n8k16(d[piece][t], w[piece][g][0].z, w[piece][g][1].z, w[piece][g][0].w,
-                                 w[piece][g][1].w, a[piece][t].z, a[piece][t].w);
-#pragma unroll
-            for (int t = 0; t < TILES; ++t)
-#pragma unroll
-                for (int i = 0; i < 4; ++i)
-                    sum[g][t][i] += d[0][t][i] + d[1][t][i];
-        }
-    }
-};
-
 /* grid (ceil(n / EXPERTS) * 16, ceil(m / TOKENS)), cluster 16 along x, block of 256; chunk_k whole units, at
  * most UNITS. Warps 0..3 take the even units of a quarter of the tile each, warps 4..7 the odd ones.
  * IS_EXACT: 16 * UNITS * 64 == k == both strides, n a multiple of EXPERTS, m <= TOKENS. */
-template <int TOKENS, int EXPERTS, int UNITS, bool IS_PREFETCHING, bool IS_EXACT, bool IS_LEAN>
+template <int TOKENS, int EXPERTS, int UNITS, bool IS_EXACT, bool IS_LEAN>
 __global__ void __launch_bounds__(256, StagedLayout<TOKENS, EXPERTS, UNITS>::kBytes <= 113 * 1024 ? 2 : 1)
     staged_kernel(const __grid_constant__ dk_small_args args)
 {
@@ -163,63 +115,42 @@ __global__ void __launch_bounds__(256, StagedLayout<TOKENS, EXPERTS, UNITS>::kBy
     const unsigned char *w_at = staged_memory + (expert + group) * kRowBytes + quarter * 16;
     const unsigned char *a_at = staged_memory + Layout::kA + (token + group) * kRowBytes + quarter * 16;
     float sum[kGroups][kTiles][4] = {};
-    if constexpr (IS_PREFETCHING) {
-        StagedUnit<kGroups, kTiles> operands[2];
-        mbarrier_wait(unit_barrier(parity < units ? parity : 0), 0);
-        operands[0].template load<kRowBytes>(w_at + parity * kUnitK * 2, a_at + parity * kUnitK * 2);
+    /* Not unrolled: code that runs once comes no faster than its cache delivers it. */
+#pragma unroll 1
+    for (uint32_t unit = parity; unit < units; unit += 2) {
+        mbarrier_wait(unit_barrier(unit), 0);
+        float d[2][kGroups][kTiles][4];
 #pragma unroll
-        for (uint32_t i = 0; i < (UNITS + 1) / 2; ++i) {
-            const uint32_t unit = 2 * i + parity;
-            if (unit >= units)
-                break;
-            if (i + 1 < (UNITS + 1) / 2 && unit + 2 < units) {
-                mbarrier_wait(unit_barrier(unit + 2), 0);
-                operands[(i + 1) % 2].template load<kRowBytes>(w_at + (unit + 2) * kUnitK * 2,
-                                                               a_at + (unit + 2) * kUnitK * 2);
-            }
-            operands[i % 2].add_to(sum);
-        }
-    } else {
+        for (int piece = 0; piece < 2; ++piece) {
+            const uint32_t at = unit * kUnitK * 2 + piece * kPieceK * 2;
+            uint4 w[kGroups][2], a[kTiles];
 #pragma unroll
-        for (uint32_t i = 0; i < (UNITS + 1) / 2; ++i) {
-            const uint32_t unit = 2 * i + parity;
-            if (unit >= units)
-                break;
-            mbarrier_wait(unit_barrier(unit), 0);
-            float d[2][kGroups][kTiles][4] = {};
+            for (int g = 0; g < kGroups; ++g)
 #pragma unroll
-            for (int piece = 0; piece < 2; ++piece) {
-                const uint32_t at = unit * kUnitK * 2 + piece * kPieceK * 2;
-                uint4 w[kGroups][2], a[kTiles];
+                for (int half = 0; half < 2; ++half)
+                    w[g][half] = load_bytes(w_at + at + (g * 16 + half * 8) * kRowBytes);
 #pragma unroll
-                for (int g = 0; g < kGroups; ++g)
-#pragma unroll
-                    for (int half = 0; half < 2; ++half)
-                        w[g][half] = load_bytes(w_at + at + (g * 16 + half * 8) * kRowBytes);
-#pragma unroll
-                for (int t = 0; t < kTiles; ++t)
-                    a[t] = load_bytes(a_at + at + t * 8 * kRowBytes);
-#pragma unroll
-                for (int g = 0; g < kGroups; ++g)
-#pragma unroll
-                    for (int t = 0; t < kTiles; ++t)
-                        mma_m16n8k16(d[piece][g][t], w[g][0].x, w[g][1].x, w[g][0].y, w[g][1].y, a[t].x,
-                                     a[t].y);
-#pragma unroll
-                for (int g = 0; g < kGroups; ++g)
-#pragma unroll
-                    for (int t = 0; t < kTiles; ++t)
-                        mma_m16n8k16(d[piece][g][t], w[g][0].z, w[g][1].z, w[g][0].w, w[g][1].w, a[t].z,
-                                     a[t].w);
-            }
+            for (int t = 0; t < kTiles; ++t)
+                a[t] = load_bytes(a_at + at + t * 8 * kRowBytes);
 #pragma unroll
             for (int g = 0; g < kGroups; ++g)
 #pragma unroll
                 for (int t = 0; t < kTiles; ++t)
+                    mma_m16n8k16_first(d[piece][g][t], w[g][0].x, w[g][1].x, w[g][0].y, w[g][1].y, a[t].x,
+                                       a[t].y);
 #pragma unroll
-                    for (int i4 = 0; i4 < 4; ++i4)
-                        sum[g][t][i4] += d[0][g][t][i4] + d[1][g][t][i4];
+            for (int g = 0; g < kGroups; ++g)
+#pragma unroll
+                for (int t = 0; t < kTiles; ++t)
+                    mma_m16n8k16(d[piece][g][t], w[g][0].z, w[g][1].z, w[g][0].w, w[g][1].w, a[t].z, a[t].w);
         }
+#pragma unroll
+        for (int g = 0; g < kGroups; ++g)
+#pragma unroll
+            for (int t = 0; t < kTiles; ++t)
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    sum[g][t][i] += d[0][g][t][i] + d[1][g][t][i];
     }
 
     /* Even and odd units meet: each of two warps finishes half of their tile. */
