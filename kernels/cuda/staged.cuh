@@ -115,11 +115,13 @@ __global__ void __launch_bounds__(256, StagedLayout<TOKENS, EXPERTS, UNITS>::kBy
     const unsigned char *w_at = staged_memory + (expert + group) * kRowBytes + quarter * 16;
     const unsigned char *a_at = staged_memory + Layout::kA + (token + group) * kRowBytes + quarter * 16;
     float sum[kGroups][kTiles][4] = {};
-    /* Not unrolled: code that runs once comes no faster than its cache delivers it. */
-#pragma unroll 1
-    for (uint32_t unit = parity; unit < units; unit += 2) {
+#pragma unroll
+    for (uint32_t i = 0; i < (UNITS + 1) / 2; ++i) {
+        const uint32_t unit = 2 * i + parity;
+        if (unit >= units)
+            break;
         mbarrier_wait(unit_barrier(unit), 0);
-        float d[2][kGroups][kTiles][4];
+        float d[2][kGroups][kTiles][4] = {};
 #pragma unroll
         for (int piece = 0; piece < 2; ++piece) {
             const uint32_t at = unit * kUnitK * 2 + piece * kPieceK * 2;
@@ -136,8 +138,7 @@ __global__ void __launch_bounds__(256, StagedLayout<TOKENS, EXPERTS, UNITS>::kBy
             for (int g = 0; g < kGroups; ++g)
 #pragma unroll
                 for (int t = 0; t < kTiles; ++t)
-                    mma_m16n8k16_first(d[piece][g][t], w[g][0].x, w[g][1].x, w[g][0].y, w[g][1].y, a[t].x,
-                                       a[t].y);
+                    mma_m16n8k16(d[piece][g][t], w[g][0].x, w[g][1].x, w[g][0].y, w[g][1].y, a[t].x, a[t].y);
 #pragma unroll
             for (int g = 0; g < kGroups; ++g)
 #pragma unroll
@@ -149,8 +150,8 @@ __global__ void __launch_bounds__(256, StagedLayout<TOKENS, EXPERTS, UNITS>::kBy
 #pragma unroll
             for (int t = 0; t < kTiles; ++t)
 #pragma unroll
-                for (int i = 0; i < 4; ++i)
-                    sum[g][t][i] += d[0][g][t][i] + d[1][g][t][i];
+                for (int i4 = 0; i4 < 4; ++i4)
+                    sum[g][t][i4] += d[0][g][t][i4] + d[1][g][t][i4];
     }
 
     /* Even and odd units meet: each of two warps finishes half of their tile. */
