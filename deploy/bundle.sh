@@ -4,8 +4,8 @@
 #   bash deploy/bundle.sh [--build DIR] [--out DIR] [--without-blas] [PART...]
 #
 # PART is daemon, cli, tests or bench (default: daemon cli). Each part becomes OUT/PART/{bin,lib}; every program finds its
-# libraries by a $ORIGIN-relative run path. The C library itself is not bundled: the target needs glibc of this machine or
-# newer, and for the CUDA plugin an NVIDIA driver.
+# libraries by a $ORIGIN-relative run path. In OUT/tests `ctest -L gpu` and `ctest -L unit` work. The C library itself is
+# not bundled: the target needs glibc of this machine or newer, and for the CUDA plugin an NVIDIA driver.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,7 +32,7 @@ programs_of() {
     case $1 in
     daemon) ls "$build"/bin/decomposekd "$build"/bin/decomposek-tune ;;
     cli) ls "$build"/bin/decomposek ;;
-    tests) find "$build/bin" -maxdepth 1 -type f -executable -name 'test_*' ;;
+    tests) find "$build/bin" -maxdepth 1 -type f -executable \( -name 'test_*' -o -name 'probe_*' \) ;;
     bench) find "$build/bin" -maxdepth 1 -type f -executable \( -name 'bench_*' -o -name decomposek-tune \) ;;
     esac
 }
@@ -53,6 +53,20 @@ bundle_libraries() { # files... -> $folder/lib
     done
 }
 
+# The tests as CTest knows them, with programs beside the file: `ctest -L gpu` runs in the bundle's folder. Those of
+# the client start the command line where it was built, so they stay behind.
+write_test_list() { # -> $folder/CTestTestfile.cmake
+    local built
+    built=$(cd "$build" && pwd)
+    find "$build/tests" -name CTestTestfile.cmake -not -path '*/unit/client/*' -print0 | sort -z |
+        xargs -0 sed -n -E "s#\"$built/bin/#\"bin/#g; s# _BACKTRACE_TRIPLES \"[^\"]*\"##; /^(add_test|set_tests_properties)\(/p" \
+            >"$folder/CTestTestfile.cmake"
+    if grep -nF "$built" "$folder/CTestTestfile.cmake" >&2; then
+        echo "bundle.sh: these tests need files of the build folder" >&2
+        exit 1
+    fi
+}
+
 for part in "${parts[@]}"; do
     folder=$out/$part
     rm -rf "$folder"
@@ -70,6 +84,10 @@ for part in "${parts[@]}"; do
             cp -L "$blas" "$folder/lib/libopenblas.so.0"
             bundle_libraries "$blas"
         fi
+    fi
+    if [ "$part" = tests ]; then
+        cp "$build"/lib/libfake_*.so "$folder/lib/" # stand-ins for the plugin
+        write_test_list
     fi
     find "$folder/bin" -type f -exec strip --strip-unneeded {} +
     find "$folder/bin" -type f -exec patchelf --set-rpath "\$ORIGIN/../lib" {} +

@@ -21,8 +21,9 @@
      (steps)*32 * (slots),                                                                                   \
      is_long,                                                                                                \
      true,                                                                                                   \
-     ((slots)*100 + (splits)) * 100 + (steps)*10 + is_long,                                                  \
-     note},
+     (is_long) ? DK_TREE_LONG + (splits) : DK_TREE_SHARED,                                                   \
+     note,                                                                                                   \
+     0},
 
 extern "C" const struct dk_variant dk_cluster_variants[] = {
 #include "kernels/cuda/variants.def"

@@ -10,7 +10,7 @@
 
 /* K = 7168, N = 256 gives 28 chunks x 4 column tiles = 112 blocks at one row tile: most of a 132-SM device,
  * with partials of 117 MB at 4,096 rows. */
-enum { MIN_CHUNK_K = 256, MAX_SPLIT_K = 64, MAX_VARIANT_ROWS = 64 };
+enum { MIN_CHUNK_K = 256, MAX_SPLIT_K = 64 };
 
 static uint32_t fixed_chunk_k(uint64_t k)
 {
@@ -41,18 +41,20 @@ void dk_cuda_plan_two_launch(const struct dk_cuda_plan_rules *rules, const struc
     make_two_launch(rules, shape, fixed_chunk_k(shape->k), out);
 }
 
-/* The tree that every m shares under batch invariance: one wide enough for k, the first in this order. */
+/* The tree that every m shares under batch invariance: the first that some tile takes any m of this k with.
+ */
 static uint32_t invariant_tree(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape)
 {
-    static const char *const widest[] = {"cluster_16x8_x8_s2", "cluster_16x16_x16_long",
-                                         "cluster_16x16_x8_long"};
-    for (size_t i = 0; i < sizeof widest / sizeof widest[0]; i++) {
-        uint32_t index = dk_variant_find(widest[i]);
-        struct dk_variant_shape cut;
-        if (rules->is_usable[index] && dk_variant_fit(dk_variant_at(index), 1, shape->n, shape->k, &cut))
-            return dk_variant_at(index)->tree;
+    uint32_t tree = DK_TREE_NONE;
+    struct dk_variant_shape cut;
+    for (uint32_t i = 0; dk_variant_at(i) != NULL; i++) {
+        const struct dk_variant *variant = dk_variant_at(i);
+        if (rules->is_usable[i] && variant->is_row_tiled && variant->tree != DK_TREE_NONE &&
+            (tree == DK_TREE_NONE || variant->tree < tree) &&
+            dk_variant_fit(variant, 1, shape->n, shape->k, &cut))
+            tree = variant->tree;
     }
-    return 0;
+    return tree;
 }
 
 /* True and a plan when variant `index` may serve the shape. */
@@ -83,38 +85,63 @@ struct preference {
     uint32_t min_k, max_n; /* 0: any */
     const char *variant;
 };
-enum { PLAIN = 1, DEPENDENT = 2, BOTH = 3, LONG_K = 5121 };
+enum { PLAIN = 1, DEPENDENT = 2, BOTH = 3, LONG_K = 5121, LONGER_K = 8193 };
 static const struct preference preferences[] = {
     {1, PLAIN, 0, 256, "dot_1x1_v1"},
     {1, PLAIN, 0, 0, "dot_1x1_v2"},
-    {1, DEPENDENT, LONG_K, 0, "cluster_4x8_x8"},
-    {1, DEPENDENT, 0, 160, "dot_1x1_v2"},
-    {1, DEPENDENT, 0, 0, "dot_1x1_v1"},
-    {1, BOTH, 0, 0, "dot_1x1_v4"},
-    {2, PLAIN, 0, 160, "cluster_4x8_x8_s2"},
-    {2, PLAIN, 0, 256, "dot_2x1_v1"},
+    {1, PLAIN, 0, 0, "dot_1x1_v4"},
+    {1, PLAIN, 0, 256, "pieces_1x1_s1"},
+    {1, PLAIN, 0, 0, "pieces_1x1_s2"},
+    {1, DEPENDENT, LONG_K, 256, "cluster_4x8_x8"},
+    {1, DEPENDENT, LONG_K, 0, "cluster_4x16_x8_s2"},
+    {1, DEPENDENT, 0, 0, "dot_1x1_v2"},
+    {2, PLAIN, 0, 256, "pieces_2x1_s1"},
+    {2, PLAIN, 0, 0, "pieces_2x1_s2"},
+    {2, PLAIN, 0, 256, "dot_2x1_v2"},
+    {4, PLAIN, 0, 0, "cluster_4x8_x8_s2"},
+    {4, PLAIN, 0, 0, "cluster_4x16_x16_w16"},
     {4, DEPENDENT, LONG_K, 256, "cluster_4x8_x8"},
-    {4, DEPENDENT, LONG_K, 0, "cluster_4x16_x8_s2"},
-    {4, BOTH, 0, 0, "cluster_4x8_x8_s2"},
+    {4, DEPENDENT, 0, 0, "cluster_4x16_x8_s2"},
+    {4, DEPENDENT, LONGER_K, 256, "cluster_4x16_x16_w16"},
+    {4, DEPENDENT, LONGER_K, 0, "cluster_4x16_x16_s2w8"},
+    {4, DEPENDENT, 0, 0, "cluster_4x16_x16_long"},
+    {4, BOTH, 0, 0, "cluster_4x16_x16_w16"},
     {4, BOTH, 0, 0, "cluster_4x16_x16_long"},
     {4, BOTH, 0, 0, "diagonal_4x2_s1"},
-    {8, DEPENDENT, LONG_K, 0, "cluster_8x16_x16"},
-    {8, BOTH, 0, 0, "cluster_8x8_x8_s2"},
-    {16, PLAIN, 0, 256, "cluster_16x8_x8_s2"},
-    {16, PLAIN, LONG_K, 0, "cluster_16x16_x8_s2"},
+    {8, PLAIN, 0, 0, "cluster_8x8_x8_s2"},
+    {8, DEPENDENT, 5120, 0, "cluster_8x16_x16"},
+    {8, DEPENDENT, 0, 0, "cluster_4x16_x8_s2"},
+    {8, BOTH, 0, 0, "cluster_8x16_x16_w16"},
+    {16, PLAIN, LONG_K, 256, "cluster_16x8_x8_s2"},
+    {16, PLAIN, LONG_K, 0, "cluster_16x32_x16_s2"},
+    {16, PLAIN, 0, 0, "cluster_16x8_x8"},
     {16, DEPENDENT, LONG_K, 256, "cluster_16x16_x16_s2"},
     {16, DEPENDENT, LONG_K, 0, "cluster_16x32_x16_s2"},
-    {16, BOTH, 0, 0, "cluster_16x8_x8_s2"},
-    {32, DEPENDENT, 0, 0, "cluster_16x32_x16_s2"},
-    {32, PLAIN, 0, 0, "cluster_32x16_x16_s2"},
-    {64, BOTH, 0, 0, "cluster_32x16_x16_s2"},
-    {64, BOTH, 0, 0, "cluster_16x8_x8_s2"},
-    {64, BOTH, 0, 0, "cluster_16x16_x16_long"},
+    {16, DEPENDENT, 0, 160, "cluster_4x16_x8_s2"},
+    {16, DEPENDENT, 0, 0, "cluster_8x16_x8"},
+    {16, BOTH, 0, 128, "cluster_16x16_x16_w16"},
+    {16, PLAIN, 0, 0, "cluster_16x16_x8_long"},
+    {16, DEPENDENT, LONGER_K, 0, "cluster_16x16_x8_long"},
+    {16, BOTH, 0, 0, "cluster_16x16_x16_w16"},
+    {32, PLAIN, LONG_K, 0, "staged_32x64_x16"},
+    {32, PLAIN, 4096, 0, "cluster_16x16_x16"},
+    {32, PLAIN, 0, 0, "cluster_16x8_x8"},
+    {32, DEPENDENT, LONG_K, 256, "cluster_16x32_x16_s2"},
+    {32, DEPENDENT, LONG_K, 0, "staged_32x64_x16"},
+    {32, DEPENDENT, 0, 128, "cluster_8x16_x8"},
+    {32, DEPENDENT, 0, 0, "cluster_16x16_x8"},
+    {32, BOTH, 0, 128, "staged_32x32_x16_u16"},
+    {32, BOTH, 0, 256, "cluster_16x16_x8_long"},
+    {32, BOTH, 0, 0, "staged_32x32_x16_u16"},
+    {64, PLAIN, 0, 160, "staged_64x32_x16"},
+    {64, PLAIN, 0, 0, "staged_64x64_x16"},
+    {64, DEPENDENT, LONG_K, 0, "staged_64x32_x16"},
+    {64, DEPENDENT, 0, 0, "staged_32x32_x16"},
     {64, BOTH, 0, 0, "cluster_16x16_x8_long"},
+    {64, BOTH, 0, 0, "cluster_16x16_x16_long"},
+    {1024, BOTH, 0, 0, "staged_64x32_x16"},
+    {1024, BOTH, 0, 0, "staged_32x32_x16_u16"},
 };
-static const char *const invariant_preferences[] = {"cluster_4x8_x8_s2",      "cluster_8x8_x8_s2",
-                                                    "cluster_16x8_x8_s2",     "cluster_4x16_x16_long",
-                                                    "cluster_16x16_x16_long", "cluster_16x16_x8_long"};
 
 static bool is_match(const struct preference *preference, const struct dk_cuda_plan_rules *rules,
                      const struct dk_cuda_plan_shape *shape)
@@ -124,33 +151,35 @@ static bool is_match(const struct preference *preference, const struct dk_cuda_p
            shape->k >= preference->min_k && (preference->max_n == 0 || shape->n <= preference->max_n);
 }
 
+/* `tree`: only variants of this one, unless DK_TREE_NONE. */
+static bool choose_variant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                           uint32_t tree, struct dk_plan *out)
+{
+    for (size_t i = 0; i < sizeof preferences / sizeof preferences[0]; i++) {
+        uint32_t index = dk_variant_find(preferences[i].variant);
+        if (is_match(&preferences[i], rules, shape) &&
+            (tree == DK_TREE_NONE || dk_variant_at(index)->tree == tree) &&
+            make_variant(rules, shape, index, out))
+            return true;
+    }
+    return false;
+}
+
+/* A fixed tree wants a variant of it for every m: where the table has none, the largest tile will do. */
 static bool choose_invariant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
                              struct dk_plan *out)
 {
-    enum { COUNT = sizeof invariant_preferences / sizeof invariant_preferences[0] };
-    uint32_t tree = invariant_tree(rules, shape);
-    bool is_found = false;
-    for (int i = 0; i < COUNT; i++) {
-        uint32_t index = dk_variant_find(invariant_preferences[i]);
-        const struct dk_variant *variant = dk_variant_at(index);
-        /* The smallest row tile that holds the bucket, else the largest there is. */
-        if (variant->tree == tree && make_variant(rules, shape, index, out)) {
-            is_found = true;
-            if (variant->rows >= shape->bucket_rows)
-                break;
+    uint32_t tree = invariant_tree(rules, shape), most_rows = 0;
+    struct dk_plan plan;
+    if (tree == DK_TREE_NONE || choose_variant(rules, shape, tree, out))
+        return tree != DK_TREE_NONE;
+    for (uint32_t i = 0; dk_variant_at(i) != NULL; i++)
+        if (dk_variant_at(i)->tree == tree && dk_variant_at(i)->rows > most_rows &&
+            make_variant(rules, shape, i, &plan)) {
+            most_rows = dk_variant_at(i)->rows;
+            *out = plan;
         }
-    }
-    return is_found;
-}
-
-static bool choose_variant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
-                           struct dk_plan *out)
-{
-    for (size_t i = 0; i < sizeof preferences / sizeof preferences[0]; i++)
-        if (is_match(&preferences[i], rules, shape) &&
-            make_variant(rules, shape, dk_variant_find(preferences[i].variant), out))
-            return true;
-    return false;
+    return most_rows > 0;
 }
 
 void dk_cuda_plan_choose(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
@@ -161,7 +190,7 @@ void dk_cuda_plan_choose(const struct dk_cuda_plan_rules *rules, const struct dk
         is_chosen = make_variant(rules, shape, (uint32_t)rules->forced, out);
     else if (rules->forced == DK_CUDA_FORCE_NONE)
         is_chosen = rules->is_batch_invariant ? choose_invariant(rules, shape, out)
-                                              : choose_variant(rules, shape, out);
+                                              : choose_variant(rules, shape, DK_TREE_NONE, out);
     if (!is_chosen)
         dk_cuda_plan_two_launch(rules, shape, out);
 }
@@ -174,27 +203,30 @@ static void append(const struct dk_plan *plan, struct dk_plan *out, uint32_t cap
     (*count)++;
 }
 
+/* Small tiles of many rows read the weights over and over. */
+static bool is_worth_trying(const struct dk_variant *variant, uint32_t rows)
+{
+    enum { SMALL_ROWS = 64, LEAST_TILE = 32, MOST_ROWS = 1024 };
+    return rows <= SMALL_ROWS || (variant->rows >= LEAST_TILE && rows <= MOST_ROWS);
+}
+
 uint32_t dk_cuda_plan_candidates(const struct dk_cuda_plan_rules *rules,
                                  const struct dk_cuda_plan_shape *shape, struct dk_plan *out,
                                  uint32_t capacity)
 {
     struct dk_plan plan;
-    uint32_t count = 0, tree = rules->is_batch_invariant ? invariant_tree(rules, shape) : 0;
+    uint32_t count = 0, tree = rules->is_batch_invariant ? invariant_tree(rules, shape) : DK_TREE_NONE;
     if (rules->forced != DK_CUDA_FORCE_NONE) {
         dk_cuda_plan_choose(rules, shape, &plan);
         append(&plan, out, capacity, &count);
         return count;
     }
-    if (tree != 0) {
-        for (uint32_t i = 0; dk_variant_at(i) != NULL; i++)
-            if (dk_variant_at(i)->tree == tree && make_variant(rules, shape, i, &plan))
-                append(&plan, out, capacity, &count);
-        if (count > 0)
-            return count;
-    }
-    for (uint32_t i = 0; dk_variant_at(i) != NULL && shape->bucket_rows <= MAX_VARIANT_ROWS; i++)
-        if (make_variant(rules, shape, i, &plan))
+    for (uint32_t i = 0; dk_variant_at(i) != NULL; i++)
+        if ((tree == DK_TREE_NONE || dk_variant_at(i)->tree == tree) &&
+            is_worth_trying(dk_variant_at(i), shape->bucket_rows) && make_variant(rules, shape, i, &plan))
             append(&plan, out, capacity, &count);
+    if (tree != DK_TREE_NONE && count > 0)
+        return count;
     uint32_t fixed = fixed_chunk_k(shape->k);
     for (uint32_t chunk = fixed;; chunk *= 2) {
         make_two_launch(rules, shape, chunk, &plan);

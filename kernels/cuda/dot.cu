@@ -17,8 +17,9 @@
      (vectors)*256,                                                                                          \
      false,                                                                                                  \
      false,                                                                                                  \
-     0,                                                                                                      \
-     note},
+     DK_TREE_NONE,                                                                                           \
+     note,                                                                                                   \
+     0},
 
 extern "C" const struct dk_variant dk_dot_variants[] = {
 #include "kernels/cuda/variants.def"

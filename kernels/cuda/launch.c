@@ -21,6 +21,9 @@ static bool prepare_kernel(const struct dk_variant *variant, const void *kernel)
     struct cudaFuncAttributes attributes;
     if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) /* loads it */
         return false;
+    if (variant->shared_bytes > 0 && cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                          (int)variant->shared_bytes) != cudaSuccess)
+        return false;
     if (variant->splits == 1)
         return true;
     if (variant->splits > PORTABLE_CLUSTER &&
@@ -29,6 +32,7 @@ static bool prepare_kernel(const struct dk_variant *variant, const void *kernel)
     cudaLaunchAttribute cluster;
     cudaLaunchConfig_t config = {.gridDim = {variant->splits, 1, 1},
                                  .blockDim = {variant->warps * 32, 1, 1},
+                                 .dynamicSmemBytes = variant->shared_bytes,
                                  .attrs = &cluster,
                                  .numAttrs = add_cluster(variant, &cluster, 0)};
     int cluster_count = 0;
@@ -60,10 +64,12 @@ cudaError_t dk_launch_variant(const struct dk_variant *variant, const struct dk_
     uint32_t row_tiles = variant->is_row_tiled ? (uint32_t)dk_ceil_div(args->m, variant->rows) : 1;
     cudaLaunchConfig_t config = {.gridDim = {column_tiles * variant->splits, row_tiles, 1},
                                  .blockDim = {shape->warps * 32, 1, 1},
+                                 .dynamicSmemBytes = variant->shared_bytes,
                                  .stream = stream,
                                  .attrs = attributes,
                                  .numAttrs = count};
     struct dk_small_args copy = *args;
+    copy.is_dependent = is_dependent;
     void *parameters[] = {&copy};
     bool is_exact =
         shape->is_exact && !variant->is_long && args->a_stride == args->k && args->w_stride == args->k;

@@ -55,6 +55,16 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], uint32_t a0, uint32_
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+/* The same with fp16 operands. */
+__device__ __forceinline__ void mma_m16n8k16_fp16(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2,
+                                                  uint32_t a3, uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
 __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
@@ -96,6 +106,34 @@ __device__ __forceinline__ void store_async(uint32_t address, float value, uint3
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(address),
                  "r"(__float_as_uint(value)), "r"(barrier)
                  : "memory");
+}
+
+/* Two neighbouring floats in one message. */
+__device__ __forceinline__ void store_async_pair(uint32_t address, float first, float second,
+                                                 uint32_t barrier)
+{
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.u32 [%0], {%1, %2}, [%3];" ::"r"(address),
+        "r"(__float_as_uint(first)), "r"(__float_as_uint(second)), "r"(barrier)
+        : "memory");
+}
+
+/* 16 bytes from global to shared memory, past L1; zeros, and nothing read, unless `is_inside`. */
+__device__ __forceinline__ void copy_async(uint32_t shared, const void *global, bool is_inside)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+                 "r"(is_inside ? 16 : 0)
+                 : "memory");
+}
+/* One of the barrier's arrivals, once this thread's copies so far have landed. */
+__device__ __forceinline__ void copy_async_arrive(uint32_t barrier)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+/* Barrier `id` (not 0, which is __syncthreads) of `threads` threads, whole warps. */
+__device__ __forceinline__ void named_barrier(uint32_t id, uint32_t threads)
+{
+    asm volatile("barrier.sync.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 __device__ __forceinline__ void cluster_arrive_relaxed()

@@ -18,6 +18,7 @@ struct dk_small_args {
     uint32_t k, a_stride, w_stride;
     uint32_t chunk_k; /* K of one block; all of it where nothing is split */
     uint32_t is_sigmoid, is_c_bf16;
+    uint32_t is_dependent; /* launched so: A may be read after the wait only */
 };
 
 #endif

@@ -1,7 +1,10 @@
 /* two_launch.cu: partial GEMMs into [S,m,n] fp32, then one flat reduction with the fused epilogue. */
 #include "kernels/cuda/two_launch.h"
 
+#include <type_traits>
+
 #include "kernels/cuda/finish.cuh"
+#include "kernels/cuda/partial_mma.cuh"
 #include "kernels/cuda/ptx_sm90.cuh"
 
 namespace
@@ -203,13 +206,40 @@ cudaError_t launch_aligned(const dk_two_launch_args &args, const Launcher &launc
                   args.m, args.n, args.k, args.chunk_k);
 }
 
+/* What partial_mma.cuh takes when it is aligned as well. */
+template <typename A, typename B>
+constexpr bool kIsForTensorCores = std::is_same_v<A, B> && sizeof(A) == sizeof(uint16_t);
+
+template <typename T, int TILES>
+cudaError_t launch_mma_tiles(const dk_two_launch_args &args, const Launcher &launch)
+{
+    const dim3 grid((args.n + dk::kPartialColumns - 1) / dk::kPartialColumns, args.split_k,
+                    (args.m + 8 * TILES - 1) / (8 * TILES));
+    return launch(dk::partial_mma<T, TILES>, grid, dk::kPartialWarps * 32, static_cast<const T *>(args.d_a),
+                  args.a_row_elements, static_cast<const T *>(args.d_b), args.b_row_elements, args.d_partials,
+                  args.m, args.n, args.k, args.chunk_k);
+}
+
+template <typename T> cudaError_t launch_mma(const dk_two_launch_args &args, const Launcher &launch)
+{
+    if (args.m <= 8)
+        return launch_mma_tiles<T, 1>(args, launch);
+    if (args.m <= 16)
+        return launch_mma_tiles<T, 2>(args, launch);
+    return args.m <= 32 ? launch_mma_tiles<T, 4>(args, launch) : launch_mma_tiles<T, 8>(args, launch);
+}
+
 template <typename A, typename B>
 cudaError_t launch_partial(const dk_two_launch_args &args, const Launcher &launch)
 {
     const bool is_aligned = args.k % 8 == 0 && args.chunk_k % 8 == 0 &&
                             is_vector_aligned(args.d_a, args.a_row_elements, sizeof(A)) &&
                             is_vector_aligned(args.d_b, args.b_row_elements, sizeof(B));
-    return is_aligned ? launch_aligned<A, B, true>(args, launch) : launch_aligned<A, B, false>(args, launch);
+    if constexpr (kIsForTensorCores<A, B>)
+        return is_aligned ? launch_mma<A>(args, launch) : launch_aligned<A, B, false>(args, launch);
+    else
+        return is_aligned ? launch_aligned<A, B, true>(args, launch)
+                          : launch_aligned<A, B, false>(args, launch);
 }
 
 template <typename A> cudaError_t launch_partial_a(const dk_two_launch_args &args, const Launcher &launch)
@@ -238,11 +268,20 @@ template <typename C> cudaError_t launch_reduce(const dk_two_launch_args &args, 
                   args.n, args.split_k, static_cast<uint32_t>(args.epilogue));
 }
 
+template <typename... Kernels> cudaError_t load_all(Kernels... kernels)
+{
+    cudaError_t error = cudaSuccess;
+    cudaFuncAttributes attributes;
+    ((error = error != cudaSuccess ? error : cudaFuncGetAttributes(&attributes, kernels)), ...);
+    return error;
+}
 template <typename A, typename B> cudaError_t load_partial()
 {
-    cudaFuncAttributes attributes;
-    const cudaError_t error = cudaFuncGetAttributes(&attributes, partial_gemm<A, B, true>);
-    return error != cudaSuccess ? error : cudaFuncGetAttributes(&attributes, partial_gemm<A, B, false>);
+    if constexpr (kIsForTensorCores<A, B>)
+        return load_all(dk::partial_mma<A, 1>, dk::partial_mma<A, 2>, dk::partial_mma<A, 4>,
+                        dk::partial_mma<A, 8>, partial_gemm<A, B, false>);
+    else
+        return load_all(partial_gemm<A, B, true>, partial_gemm<A, B, false>);
 }
 template <typename T> cudaError_t load_type()
 {

@@ -11,7 +11,16 @@
 extern "C" {
 #endif
 
-enum dk_variant_family { DK_FAMILY_DOT, DK_FAMILY_DIAGONAL, DK_FAMILY_CLUSTER };
+enum dk_variant_family {
+    DK_FAMILY_DOT,
+    DK_FAMILY_DIAGONAL,
+    DK_FAMILY_PIECES,
+    DK_FAMILY_CLUSTER,
+    DK_FAMILY_STAGED
+};
+/* dk_variant.tree: 0, or the order in which a row's products are added up; equal trees give equal bits.
+ * SHARED is tree.cuh's; the long kernels have one for each cluster size. */
+enum { DK_TREE_NONE, DK_TREE_SHARED, DK_TREE_LONG };
 
 struct dk_variant {
     const char *name;
@@ -22,15 +31,18 @@ struct dk_variant {
     uint32_t rows, columns; /* tile of C that one block (or cluster) finishes */
     uint32_t splits;        /* blocks along K: the cluster's size */
     uint32_t warps;         /* most of a block, and all of an exact one */
-    uint32_t warp_k;        /* K that one warp covers in one pass */
+    uint32_t warp_k;        /* K that a block covers in one pass, divided by these warps */
     bool is_long;           /* makes as many passes as k needs; the others make one */
     bool is_row_tiled;      /* takes any m, tile after tile; the others take m <= rows */
-    uint32_t tree;          /* equal trees add a row's products up in the same order */
+    uint32_t tree;          /* DK_TREE_*, DK_TREE_LONG + splits */
     const char *note;       /* where it won, or why it is kept */
+    uint32_t shared_bytes;  /* dynamic shared memory of a block */
 };
 
-extern const struct dk_variant dk_dot_variants[], dk_diagonal_variants[], dk_cluster_variants[];
-extern const uint32_t dk_dot_variant_count, dk_diagonal_variant_count, dk_cluster_variant_count;
+extern const struct dk_variant dk_dot_variants[], dk_diagonal_variants[], dk_pieces_variants[],
+    dk_cluster_variants[], dk_staged_variants[];
+extern const uint32_t dk_dot_variant_count, dk_diagonal_variant_count, dk_pieces_variant_count,
+    dk_cluster_variant_count, dk_staged_variant_count;
 
 enum { DK_MAX_VARIANTS = 64 };
 /* In the order of variants.def; NULL past the last. */

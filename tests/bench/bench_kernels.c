@@ -12,12 +12,15 @@
 #include "decomposek.h"
 #include "tests/bench/bench_kernels_chain.h"
 #include "tests/bench/bench_kernels_floors.h"
+#include "tests/bench/bench_kernels_report.h"
 #include "tests/bench/bench_kernels_shapes.h"
+
+#include "bench_commit.h"
 
 enum { MAX_LAYERS = 128, MAX_PLANS = 256, MAX_TOKENS_ITEMS = 64, ENGINES = 4 };
 
 struct options {
-    const char *plugin_path, *csv_path, *commit;
+    const char *plugin_path, *csv_path, *json_path;
     uint32_t repeats, tokens[MAX_TOKENS_ITEMS], token_count;
     struct bench_shape shapes[BENCH_SHAPE_COUNT];
     uint32_t shape_count;
@@ -27,7 +30,7 @@ struct options {
 /* Engines differ in what their plans are made for: bit 0 PDL, bit 1 batch invariance. */
 struct bench {
     struct options options;
-    FILE *csv;
+    struct bench_report report;
     struct dk_engine *engines[ENGINES];
     struct dk_weights *weights[ENGINES][MAX_LAYERS];
     const struct bench_shape *shape;
@@ -177,15 +180,13 @@ static double time_floor(const struct bench *bench, bool is_dependent, bool is_r
     return bench_chain_us(enqueue_floor, &floor, bench->shape->layers, bench->options.repeats);
 }
 
-static void write_csv(const struct bench *bench, uint32_t engine, uint32_t m, const struct timing *t)
+static void report(struct bench *bench, uint32_t engine, uint32_t m, const struct timing *t)
 {
-    if (!bench->csv || t->cold_us <= 0.0)
+    if (t->cold_us <= 0.0)
         return;
-    double bytes = 2.0 * bench->shape->k * bench->shape->n;
-    fprintf(bench->csv, "\"%s\",%u,%u,%u,%s,%u,%u,%u,%u,%d,%.3f,%.3f,%.3f,%.0f\n", bench->shape->models,
-            bench->shape->k, bench->shape->n, m, t->plan.variant, t->plan.split_k, t->plan.chunk_k,
-            engine & 1, engine >> 1, t->is_built_in, t->cold_us, t->hot_us, t->pair_us,
-            bytes / t->cold_us / 1e3);
+    struct bench_result result = {bench->shape,   m,          engine & 1, engine >> 1, &t->plan,
+                                  t->is_built_in, t->cold_us, t->hot_us,  t->pair_us};
+    bench_report_add(&bench->report, &result);
 }
 
 static bool is_same(const struct dk_plan *a, const struct dk_plan *b)
@@ -216,7 +217,7 @@ static void time_plans(struct bench *bench, uint32_t engine, uint32_t m, bool of
         if (is_library(&t.plan) != of_libraries)
             continue;
         t.cold_us = time_plan(bench, engine, m, &t.plan, true);
-        write_csv(bench, engine, m, &t);
+        report(bench, engine, m, &t);
         if (t.is_built_in)
             row->built_in_us[engine] = t.cold_us;
         keep_fastest(!of_libraries                           ? &row->ours[engine]
@@ -238,7 +239,7 @@ static void time_ours(struct bench *bench, uint32_t m, struct row *row)
         ours->cold_us = time_plan(bench, e, m, &ours->plan, true);
         ours->hot_us = time_plan(bench, e, m, &ours->plan, false);
         ours->pair_us = e < 2 ? time_pair(bench, e, m, &ours->plan) : 0.0;
-        write_csv(bench, e, m, ours);
+        report(bench, e, m, ours);
     }
 }
 
@@ -311,37 +312,6 @@ static void run_shape(struct bench *bench, const struct bench_shape *shape)
     free_weights(bench);
 }
 
-/* The machine's own words on its state; nothing is changed. */
-static void print_clocks(FILE *csv, const char *when)
-{
-    char line[256] = "nvidia-smi is missing";
-    FILE *pipe = popen("nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,"
-                       "temperature.gpu,power.draw --format=csv,noheader -i 0 2>/dev/null",
-                       "re");
-    if (pipe) {
-        if (fgets(line, sizeof line, pipe))
-            line[strcspn(line, "\n")] = '\0';
-        (void)pclose(pipe);
-    }
-    printf("%s: %s\n", when, line);
-    if (csv)
-        fprintf(csv, "# %s: %s\n", when, line);
-}
-
-static void print_header(struct bench *bench)
-{
-    const struct dk_engine_info *info = dk_engine_get_info(bench->engines[0]);
-    printf("decomposek %s, commit %s\n%s\n", dk_version(), bench->options.commit, info->reason);
-    if (bench->csv)
-        fprintf(bench->csv, "# decomposek %s, commit %s\n# %s\n", dk_version(), bench->options.commit,
-                info->reason);
-    print_clocks(bench->csv, "before");
-    if (bench->csv)
-        fprintf(bench->csv,
-                "models,k,n,m,variant,split_k,chunk_k,pdl,invariant,built_in,cold_us,hot_us,pair_us,"
-                "weight_gb_s\n");
-}
-
 static void usage(FILE *stream)
 {
     fprintf(stream, "usage: bench_kernels router [OPTION]...\n"
@@ -353,7 +323,7 @@ static void usage(FILE *stream)
                     "  --list            print every plan, not only the fastest\n"
                     "  --csv FILE        every plan as a row, for bench_plot.py\n"
                     "  --plugin FILE     libdecomposek_cuda.so\n"
-                    "  --commit TEXT     for the header\n");
+                    "  --json FILE       the same as JSON, with GPU, clocks, commit and version\n");
 }
 
 static bool parse_tokens(struct options *options, const char *text)
@@ -390,7 +360,7 @@ static bool parse_options(struct options *options, int argc, char **argv)
                                           {"all-shapes", 0, NULL, 'A'}, {"repeats", 1, NULL, 'r'},
                                           {"invariant", 0, NULL, 'i'},  {"list", 0, NULL, 'l'},
                                           {"csv", 1, NULL, 'c'},        {"plugin", 1, NULL, 'p'},
-                                          {"commit", 1, NULL, 'C'},     {NULL, 0, NULL, 0}};
+                                          {"json", 1, NULL, 'j'},       {NULL, 0, NULL, 0}};
     bool is_good = parse_tokens(options, "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,32,64,128,256,512,1024");
     for (int name; is_good && (name = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (name) {
@@ -419,8 +389,8 @@ static bool parse_options(struct options *options, int argc, char **argv)
         case 'p':
             options->plugin_path = optarg;
             break;
-        case 'C':
-            options->commit = optarg;
+        case 'j':
+            options->json_path = optarg;
             break;
         default:
             is_good = false;
@@ -433,19 +403,18 @@ static bool parse_options(struct options *options, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static struct bench bench = {.options = {.commit = "unknown", .repeats = 20}};
+    static struct bench bench = {.options = {.repeats = 20}};
     if (!parse_options(&bench.options, argc, argv)) {
         usage(stderr);
         return 2;
     }
-    if (bench.options.csv_path && !(bench.csv = fopen(bench.options.csv_path, "we")))
-        die("cannot write the CSV file", NULL);
+    if (!bench_report_open(&bench.report, bench.options.csv_path, bench.options.json_path))
+        return 1;
     open_engines(&bench);
-    print_header(&bench);
+    bench_report_begin(&bench.report, dk_engine_get_info(bench.engines[0]), DK_COMMIT);
     for (uint32_t i = 0; i < bench.options.shape_count; i++)
         run_shape(&bench, &bench.options.shapes[i]);
-    print_clocks(bench.csv, "after");
     for (uint32_t e = 0; e < ENGINES; e++)
         dk_engine_free(bench.engines[e]);
-    return bench.csv && fclose(bench.csv) != 0 ? 1 : 0;
+    return bench_report_end(&bench.report) ? 0 : 1;
 }

@@ -22,8 +22,8 @@ struct shape {
 };
 /* Whole tiles, ragged tiles in each direction, less than one warp of K, and a K beyond one pass of most
  * variants. */
-static const struct shape shapes[] = {{64, 3584}, {16, 8},     {37, 1000}, {160, 520},
-                                      {19, 72},   {256, 7168}, {33, 20000}};
+static const struct shape shapes[] = {{64, 3584}, {16, 8},     {37, 1000},  {160, 520},
+                                      {19, 72},   {256, 7168}, {33, 20000}, {40, 16384}};
 static const uint32_t edges[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33};
 enum { SHAPE_COUNT = sizeof shapes / sizeof shapes[0], EDGE_COUNT = sizeof edges / sizeof edges[0] };
 
@@ -49,13 +49,17 @@ static void check_rows(struct device_product *p, uint32_t m)
     device_product_check(p);
 }
 
-static void check_case(const struct dk_test_case *what, bool is_every_m, struct dk_engine *engine)
+static void check_case(const struct dk_test_case *what, bool is_every_m, struct dk_engine *engine,
+                       uint32_t variant)
 {
     struct device_product p;
     device_product_init(&p, engine, what);
     uint32_t step = options.is_quick ? 4 : 1;
-    for (uint32_t i = 0; is_every_m ? i < MOST_ROWS : i < EDGE_COUNT; i += step)
-        check_rows(&p, is_every_m ? i + 1 : edges[i]);
+    for (uint32_t i = 0; is_every_m ? i < MOST_ROWS : i < EDGE_COUNT; i += step) {
+        uint32_t m = is_every_m ? i + 1 : edges[i];
+        if (!options.is_one_wave || m <= variants.rows[variant])
+            check_rows(&p, m);
+    }
     device_product_deinit(&p);
 }
 
@@ -72,12 +76,11 @@ static void for_each_variant(void (*body)(struct dk_engine *engine, uint32_t var
 
 static void exact_body(struct dk_engine *engine, uint32_t variant)
 {
-    (void)variant;
     for (int i = 0; i < SHAPE_COUNT; i++) {
         if (options.is_quick && i != 2 && i != 4)
             continue;
         struct dk_test_case what = router_case(shapes[i], DK_TEST_INTEGERS);
-        check_case(&what, i == 2 && !options.is_quick, engine);
+        check_case(&what, i == 2 && !options.is_quick, engine, variant);
     }
 }
 
@@ -117,7 +120,7 @@ static void bounded_body(struct dk_engine *engine, uint32_t variant)
         what.c_dtype = (i + variant) % 2 ? DK_BF16 : DK_FP32;
         what.c_pad = i == 2 ? 5 : 0;
         if (!options.is_quick || i == 1)
-            check_case(&what, false, engine);
+            check_case(&what, false, engine, variant);
     }
 }
 
@@ -264,6 +267,45 @@ static void test_batch_invariant_rows_do_not_depend_on_m(void **state)
     }
 }
 
+/* All plans of an engine whose rows must not depend on m: kernels without a cluster, with clusters of 8 and
+ * 16, with small and large tiles. */
+static void test_c14_kernels_of_one_tree_agree_bit_for_bit(void **state)
+{
+    (void)state;
+    static const struct shape cases[] = {{256, 7168}, {160, 5120}, {128, 2880}, {37, 1000},
+                                         {24, 72},    {48, 2560},  {33, 9000},  {16, 16384}};
+    static struct dk_plan plans[128];
+    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0] && !options.is_quick; i++) {
+        struct dk_engine_options invariant = {
+            .backend = DK_BACKEND_CUDA, .is_batch_invariant = true, .max_tokens = 64};
+        struct dk_engine *engine = NULL;
+        struct device_product p;
+        struct dk_test_case what = router_case(cases[i], DK_TEST_RANDOM);
+        what.m = 64;
+        assert_int_equal(dk_engine_new(&invariant, &engine, NULL), DK_OK);
+        device_product_init(&p, engine, &what);
+        float *all = compute(&p);
+        for (uint32_t m = 1, bucket = 0; m <= what.m; m *= 2, bucket++) {
+            uint32_t count = dk_plan_candidates(p.weights, m, plans, 128);
+            assert_in_range(count, 1, 128);
+            p.call.m = m;
+            for (uint32_t j = 0; j < count; j++) {
+                assert_int_equal(dk_plan_set(p.weights, bucket, &plans[j], NULL), DK_OK);
+                float *some = compute(&p);
+                for (uint64_t at = 0; at < m * what.n; at++)
+                    if (memcmp(&some[at], &all[at], sizeof *all) != 0)
+                        fail_msg("%s at m=%u, [%llu, %llu]: element %llu is %a, in 64 rows %a",
+                                 plans[j].variant, m, (unsigned long long)what.k, (unsigned long long)what.n,
+                                 (unsigned long long)at, (double)some[at], (double)all[at]);
+                free(some);
+            }
+        }
+        free(all);
+        device_product_deinit(&p);
+        dk_engine_free(engine);
+    }
+}
+
 static void test_an_unknown_variant_is_refused(void **state)
 {
     (void)state;
@@ -288,6 +330,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_nan_and_infinity_stay_in_their_row),
         cmocka_unit_test(test_what_a_variant_cannot_take_is_right_too),
         cmocka_unit_test(test_batch_invariant_rows_do_not_depend_on_m),
+        cmocka_unit_test(test_c14_kernels_of_one_tree_agree_bit_for_bit),
         cmocka_unit_test(test_an_unknown_variant_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

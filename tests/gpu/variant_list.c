@@ -18,6 +18,8 @@ void variant_options_parse(int argc, char **argv, struct variant_options *out)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0)
             out->is_quick = true;
+        else if (strcmp(argv[i], "--one-wave") == 0)
+            out->is_one_wave = true;
         else if (strcmp(argv[i], "--variant") == 0 && i + 1 < argc)
             out->filter = argv[++i];
     }

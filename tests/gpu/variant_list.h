@@ -12,10 +12,10 @@ struct variant_list {
 };
 
 /* Options of the programs: --variant TEXT (only names that contain it), --quick (few repeats, for
- * sanitizers). */
+ * sanitizers), --one-wave (at most one tile of rows; why: probe_synccheck.cu). */
 struct variant_options {
     const char *filter;
-    bool is_quick;
+    bool is_quick, is_one_wave;
 };
 void variant_options_parse(int argc, char **argv, struct variant_options *out);
 

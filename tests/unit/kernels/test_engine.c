@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/kernels/fake_path.h"
 #include "tests/unit/kernels/gemm_reference.h"
 
 static struct dk_engine *open_engine(struct dk_engine_options options)
@@ -92,9 +93,9 @@ static void test_c75_auto_falls_back_to_cpu_and_says_why(void **state)
 {
     (void)state;
     expect_cpu_because("/nonexistent/libdecomposek_cuda.so", "/nonexistent/libdecomposek_cuda.so not found");
-    expect_cpu_because(FAKE_OLD_ABI, "ABI 999");
-    expect_cpu_because(FAKE_NO_ENTRY, "no symbol dk_cuda_plugin");
-    expect_cpu_because(FAKE_NO_DEVICE, "no CUDA device 0");
+    expect_cpu_because(fake_path(FAKE_OLD_ABI), "ABI 999");
+    expect_cpu_because(fake_path(FAKE_NO_ENTRY), "no symbol dk_cuda_plugin");
+    expect_cpu_because(fake_path(FAKE_NO_DEVICE), "no CUDA device 0");
     expect_cpu_because("/proc/version", "does not load");
 }
 
@@ -103,9 +104,9 @@ static void test_c75_demanded_cuda_is_refused_with_the_reason(void **state)
     (void)state;
     struct dk_engine_options options = {.backend = DK_BACKEND_CUDA, .plugin_path = "/nonexistent/x.so"};
     expect_refusal(options, DK_UNAVAILABLE, "/nonexistent/x.so not found");
-    options.plugin_path = FAKE_OLD_ABI;
+    options.plugin_path = fake_path(FAKE_OLD_ABI);
     expect_refusal(options, DK_UNAVAILABLE, "ABI 999");
-    options.plugin_path = FAKE_NO_DEVICE;
+    options.plugin_path = fake_path(FAKE_NO_DEVICE);
     options.device_index = 7;
     expect_refusal(options, DK_UNAVAILABLE, "no CUDA device 7");
 }
@@ -118,14 +119,14 @@ static void test_c75_missing_driver_is_named(void **state)
         dlclose(driver);
         skip();
     }
-    expect_cpu_because(FAKE_NEEDS_DRIVER, "cpu: no CUDA driver (libcuda.so.1 missing)");
+    expect_cpu_because(fake_path(FAKE_NEEDS_DRIVER), "cpu: no CUDA driver (libcuda.so.1 missing)");
 }
 
 static void test_a_good_plugin_is_taken(void **state)
 {
     (void)state;
-    struct dk_engine *engine =
-        open_engine((struct dk_engine_options){.plugin_path = FAKE_GOOD, .device_index = 3, .max_tokens = 5});
+    struct dk_engine *engine = open_engine(
+        (struct dk_engine_options){.plugin_path = fake_path(FAKE_GOOD), .device_index = 3, .max_tokens = 5});
     assert_string_equal(dk_engine_get_info(engine)->backend, "cuda");
     assert_string_equal(dk_engine_get_info(engine)->reason, "cuda: fake device 3, 8 tokens");
     assert_int_equal(dk_engine_get_info(engine)->max_tokens, 8);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "decomposek.h"
+#include "tests/unit/kernels/fake_path.h"
 
 enum {
     ORDINARY = 0,
@@ -54,7 +55,7 @@ static struct dk_engine *open_engine(struct dk_engine_options options)
 {
     struct dk_engine *engine = NULL;
     struct dk_error error;
-    options.plugin_path = FAKE_TUNABLE;
+    options.plugin_path = fake_path(FAKE_TUNABLE);
     options.backend = DK_BACKEND_CUDA;
     options.max_tokens = MAX_TOKENS;
     if (dk_engine_new(&options, &engine, &error) != DK_OK)
