@@ -9,6 +9,7 @@
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/two_launch.h"
+#include "kernels/cuda/wgmma_launch.h"
 
 static dk_status backend_open(const struct dk_engine_options *options, struct dk_backend_device **out,
                               struct dk_error *error)
@@ -194,7 +195,12 @@ static cudaError_t enqueue_plan(const struct dk_cuda_device *device, const struc
         .is_sigmoid = call->epilogue == DK_EPILOGUE_SIGMOID,
         .is_c_bf16 = call->c_dtype == DK_BF16,
     };
-    return dk_launch_variant(variant, &cut, &args, plan->is_dependent, stream);
+    if (variant->family != DK_FAMILY_WGMMA)
+        return dk_launch_variant(variant, &cut, &args, plan->is_dependent, stream);
+    cudaError_t error = weights->has_map ? dk_wgmma_launch(variant, &cut, &args, device->encode_map,
+                                                           &weights->map, plan->is_dependent, stream)
+                                         : cudaErrorNotSupported;
+    return error == cudaErrorNotSupported ? enqueue_general(device, weights, plan, call, stream) : error;
 }
 
 static dk_status backend_enqueue(struct dk_backend_device *base, const struct dk_backend_weights *weights,

@@ -10,7 +10,7 @@
 
 /* K = 7168, N = 256 gives 28 chunks x 4 column tiles = 112 blocks at one row tile: most of a 132-SM device,
  * with partials of 117 MB at 4,096 rows. */
-enum { MIN_CHUNK_K = 256, MAX_SPLIT_K = 64, MAX_VARIANT_ROWS = 64 };
+enum { MIN_CHUNK_K = 256, MAX_SPLIT_K = 64, MAX_SMALL_ROWS = 64, SENSIBLE_BLOCKS = 264 };
 
 static uint32_t fixed_chunk_k(uint64_t k)
 {
@@ -174,6 +174,21 @@ static void append(const struct dk_plan *plan, struct dk_plan *out, uint32_t cap
     (*count)++;
 }
 
+/* Worth a tuner's time: the small forms for few rows, the wgmma tiles where they are not mostly empty and
+ * their blocks are at most two to an H200's multiprocessor (one whole chunk: any number). */
+static bool is_sensible(const struct dk_variant *variant, const struct dk_cuda_plan_shape *shape)
+{
+    struct dk_variant_shape cut;
+    if (variant->family != DK_FAMILY_WGMMA)
+        return shape->bucket_rows <= MAX_SMALL_ROWS;
+    if (!dk_variant_fit(variant, shape->bucket_rows, shape->n, shape->k, &cut))
+        return false;
+    uint64_t blocks = dk_ceil_div(shape->bucket_rows, variant->rows) *
+                      dk_ceil_div(shape->n, variant->columns) * cut.split_k;
+    return shape->bucket_rows > 8 && variant->rows < 2 * shape->bucket_rows &&
+           (blocks <= SENSIBLE_BLOCKS || cut.split_k == 1);
+}
+
 uint32_t dk_cuda_plan_candidates(const struct dk_cuda_plan_rules *rules,
                                  const struct dk_cuda_plan_shape *shape, struct dk_plan *out,
                                  uint32_t capacity)
@@ -192,8 +207,8 @@ uint32_t dk_cuda_plan_candidates(const struct dk_cuda_plan_rules *rules,
         if (count > 0)
             return count;
     }
-    for (uint32_t i = 0; dk_variant_at(i) != NULL && shape->bucket_rows <= MAX_VARIANT_ROWS; i++)
-        if (make_variant(rules, shape, i, &plan))
+    for (uint32_t i = 0; dk_variant_at(i) != NULL; i++)
+        if (is_sensible(dk_variant_at(i), shape) && make_variant(rules, shape, i, &plan))
             append(&plan, out, capacity, &count);
     uint32_t fixed = fixed_chunk_k(shape->k);
     for (uint32_t chunk = fixed;; chunk *= 2) {

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/cuda_plan.h"
 #include "kernels/cuda/cuda_try.h"
+#include "kernels/cuda/wgmma_args.h"
 #include "kernels/plan.h"
 
 enum { TURN_BLOCK = 32 };
@@ -81,6 +82,13 @@ done:
     return status;
 }
 
+static void make_map(const struct dk_cuda_device *device, struct dk_cuda_weights *weights)
+{
+    weights->has_map = device->encode_map != NULL && weights->base.dtype == DK_BF16 &&
+                       dk_tensor_map_make(device->encode_map, weights->d_b, weights->base.n, weights->base.k,
+                                          weights->row_elements, DK_WGMMA_BOX_ROWS, &weights->map);
+}
+
 dk_status dk_cuda_weights_assign(struct dk_cuda_device *device, struct dk_cuda_weights *weights,
                                  const struct dk_weights_desc *desc, struct dk_error *error)
 {
@@ -102,6 +110,7 @@ dk_status dk_cuda_weights_assign(struct dk_cuda_device *device, struct dk_cuda_w
     weights->base.k = desc->k;
     weights->base.dtype = desc->dtype;
     weights->base.has_bias = desc->bias != NULL;
+    make_map(device, weights);
     make_plans(device, &weights->base);
     return DK_OK;
 }
@@ -151,9 +160,10 @@ dk_status dk_cuda_weights_new(struct dk_cuda_device *device, const struct dk_wei
     dk_status status = dk_cuda_device_enter(device, error);
     if (status != DK_OK)
         return status;
-    weights = calloc(1, sizeof *weights);
+    weights = aligned_alloc(_Alignof(struct dk_cuda_weights), sizeof *weights); /* the map's alignment */
     if (weights == NULL)
         return dk_fail(error, DK_NO_MEMORY, "out of memory for a weights handle");
+    memset(weights, 0, sizeof *weights);
     if (desc != NULL) {
         status = load(device, weights, desc, error);
     } else {

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-enum dk_variant_family { DK_FAMILY_DOT, DK_FAMILY_DIAGONAL, DK_FAMILY_CLUSTER };
+enum dk_variant_family { DK_FAMILY_DOT, DK_FAMILY_DIAGONAL, DK_FAMILY_CLUSTER, DK_FAMILY_WGMMA };
 
 struct dk_variant {
     const char *name;
@@ -22,17 +22,28 @@ struct dk_variant {
     uint32_t rows, columns; /* tile of C that one block (or cluster) finishes */
     uint32_t splits;        /* blocks along K: the cluster's size */
     uint32_t warps;         /* most of a block, and all of an exact one */
-    uint32_t warp_k;        /* K that one warp covers in one pass */
+    uint32_t warp_k;        /* K that one warp covers in one pass; 0: K goes through the block step by step */
     bool is_long;           /* makes as many passes as k needs; the others make one */
     bool is_row_tiled;      /* takes any m, tile after tile; the others take m <= rows */
     uint32_t tree;          /* equal trees add a row's products up in the same order */
     const char *note;       /* where it won, or why it is kept */
 };
 
-extern const struct dk_variant dk_dot_variants[], dk_diagonal_variants[], dk_cluster_variants[];
-extern const uint32_t dk_dot_variant_count, dk_diagonal_variant_count, dk_cluster_variant_count;
+/* How a wgmma kernel is launched. */
+struct dk_wgmma_variant {
+    struct dk_variant base;
+    uint8_t stages;        /* most of the ring */
+    uint8_t column_tiles;  /* expert tiles in one cluster, where n has that many */
+    uint8_t weights_ahead; /* dependent launch: stages of weights asked for before the wait */
+    bool is_trigger_late;  /* dependent launch: the next kernel starts after the products, not at once */
+};
 
-enum { DK_MAX_VARIANTS = 64 };
+extern const struct dk_variant dk_dot_variants[], dk_diagonal_variants[], dk_cluster_variants[];
+extern const struct dk_wgmma_variant dk_wgmma_variants[];
+extern const uint32_t dk_dot_variant_count, dk_diagonal_variant_count, dk_cluster_variant_count,
+    dk_wgmma_variant_count;
+
+enum { DK_MAX_VARIANTS = 128 };
 /* In the order of variants.def; NULL past the last. */
 const struct dk_variant *dk_variant_at(uint32_t index);
 /* Index of the variant called `name`; UINT32_MAX when there is none. */
