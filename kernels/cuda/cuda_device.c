@@ -99,9 +99,10 @@ static dk_status make_rules(const struct dk_engine_options *options, bool has_ma
                                          .is_batch_invariant = options->is_batch_invariant,
                                          .forced = DK_CUDA_FORCE_NONE};
     for (uint32_t i = 0; dk_variant_at(i) != NULL; i++)
-        rules->is_usable[i] = dk_variant_at(i)->family != DK_FAMILY_WGMMA
-                                  ? dk_launch_prepare(dk_variant_at(i))
-                                  : has_maps && dk_wgmma_prepare(dk_variant_at(i));
+        if (dk_variant_at(i)->family != DK_FAMILY_WGMMA)
+            rules->is_usable[i] = dk_launch_prepare(dk_variant_at(i));
+    if (has_maps)
+        dk_wgmma_query(&rules->wgmma);
     if (options->force_variant != NULL) {
         uint32_t index = dk_variant_find(options->force_variant);
         rules->forced = index != UINT32_MAX ? (int)index : DK_CUDA_FORCE_TWO_LAUNCH;

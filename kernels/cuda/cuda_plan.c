@@ -10,7 +10,7 @@
 
 /* K = 7168, N = 256 gives 28 chunks x 4 column tiles = 112 blocks at one row tile: most of a 132-SM device,
  * with partials of 117 MB at 4,096 rows. */
-enum { MIN_CHUNK_K = 256, MAX_SPLIT_K = 64, MAX_SMALL_ROWS = 64, SENSIBLE_BLOCKS = 264 };
+enum { MIN_CHUNK_K = 256, MAX_SPLIT_K = 64, MAX_SMALL_ROWS = 64, MIN_WGMMA_ROWS = 17, WGMMA_CANDIDATES = 24 };
 
 static uint32_t fixed_chunk_k(uint64_t k)
 {
@@ -55,23 +55,29 @@ static uint32_t invariant_tree(const struct dk_cuda_plan_rules *rules, const str
     return 0;
 }
 
-/* True and a plan when variant `index` may serve the shape. */
-static bool make_variant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
-                         uint32_t index, struct dk_plan *out)
+static void make_single_launch(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                               uint32_t index, const struct dk_variant_shape *cut, struct dk_plan *out)
 {
     const struct dk_variant *variant = dk_variant_at(index);
-    struct dk_variant_shape cut;
-    if (!rules->is_usable[index] || shape->dtype != DK_BF16 ||
-        !dk_variant_fit(variant, shape->bucket_rows, shape->n, shape->k, &cut))
-        return false;
     /* Fall-backs need their workspace too. */
     dk_cuda_plan_two_launch(rules, shape, out);
     out->variant = variant->name;
-    out->split_k = cut.split_k;
-    out->chunk_k = cut.chunk_k;
+    out->split_k = cut->split_k;
+    out->chunk_k = cut->chunk_k;
     out->tile_m = variant->rows;
     out->tile_n = variant->columns;
     out->backend_variant = DK_CUDA_FIRST_VARIANT + index;
+}
+
+/* True and a plan when variant `index`, none of the wgmma family, may serve the shape. */
+static bool make_variant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                         uint32_t index, struct dk_plan *out)
+{
+    struct dk_variant_shape cut;
+    if (!rules->is_usable[index] || shape->dtype != DK_BF16 ||
+        !dk_variant_fit(dk_variant_at(index), shape->bucket_rows, shape->n, shape->k, &cut))
+        return false;
+    make_single_launch(rules, shape, index, &cut, out);
     return true;
 }
 
@@ -143,6 +149,52 @@ static bool choose_invariant(const struct dk_cuda_plan_rules *rules, const struc
     return is_found;
 }
 
+static struct dk_wgmma_product wgmma_product(const struct dk_cuda_plan_rules *rules,
+                                             const struct dk_cuda_plan_shape *shape)
+{
+    return (struct dk_wgmma_product){shape->bucket_rows, shape->n, shape->k, rules->is_dependent};
+}
+
+static bool can_use_wgmma(const struct dk_cuda_plan_shape *shape)
+{
+    return shape->dtype == DK_BF16 && shape->k % 8 == 0 && shape->bucket_rows >= MIN_WGMMA_ROWS;
+}
+
+static void make_wgmma(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                       const struct dk_wgmma_choice *choice, struct dk_plan *out)
+{
+    make_single_launch(rules, shape, dk_variant_first_wgmma() + choice->variant, &choice->cut, out);
+}
+
+/* As measured, else as the model says. */
+static bool choose_wgmma(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                         struct dk_plan *out)
+{
+    struct dk_wgmma_product product = wgmma_product(rules, shape);
+    struct dk_wgmma_choice choice;
+    if (!can_use_wgmma(shape) || (!dk_wgmma_find_measured(&rules->wgmma, &product, &choice) &&
+                                  dk_wgmma_rank(&rules->wgmma, &product, UINT32_MAX, &choice, 1) == 0))
+        return false;
+    make_wgmma(rules, shape, &choice, out);
+    return true;
+}
+
+/* Tests force variants also where no plan would take them. */
+static bool force_variant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                          struct dk_plan *out)
+{
+    uint32_t index = (uint32_t)rules->forced;
+    struct dk_wgmma_product product = wgmma_product(rules, shape);
+    struct dk_wgmma_choice choice;
+    if (index < dk_variant_first_wgmma())
+        return make_variant(rules, shape, index, out);
+    if (shape->dtype != DK_BF16 || shape->k % 8 != 0 ||
+        dk_wgmma_rank(&rules->wgmma, &product, index - dk_variant_first_wgmma(), &choice, 1) == 0)
+        return false;
+    make_wgmma(rules, shape, &choice, out);
+    return true;
+}
+
 static bool choose_variant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
                            struct dk_plan *out)
 {
@@ -158,10 +210,11 @@ void dk_cuda_plan_choose(const struct dk_cuda_plan_rules *rules, const struct dk
 {
     bool is_chosen = false;
     if (rules->forced >= 0)
-        is_chosen = make_variant(rules, shape, (uint32_t)rules->forced, out);
+        is_chosen = force_variant(rules, shape, out);
     else if (rules->forced == DK_CUDA_FORCE_NONE)
-        is_chosen = rules->is_batch_invariant ? choose_invariant(rules, shape, out)
-                                              : choose_variant(rules, shape, out);
+        is_chosen = rules->is_batch_invariant
+                        ? choose_invariant(rules, shape, out)
+                        : choose_wgmma(rules, shape, out) || choose_variant(rules, shape, out);
     if (!is_chosen)
         dk_cuda_plan_two_launch(rules, shape, out);
 }
@@ -174,19 +227,25 @@ static void append(const struct dk_plan *plan, struct dk_plan *out, uint32_t cap
     (*count)++;
 }
 
-/* Worth a tuner's time: the small forms for few rows, the wgmma tiles where they are not mostly empty and
- * their blocks are at most two to an H200's multiprocessor (one whole chunk: any number). */
-static bool is_sensible(const struct dk_variant *variant, const struct dk_cuda_plan_shape *shape)
+/* The model's best for this shape, and the measured choice if it is none of them. */
+static void append_wgmma(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                         struct dk_plan *out, uint32_t capacity, uint32_t *count)
 {
-    struct dk_variant_shape cut;
-    if (variant->family != DK_FAMILY_WGMMA)
-        return shape->bucket_rows <= MAX_SMALL_ROWS;
-    if (!dk_variant_fit(variant, shape->bucket_rows, shape->n, shape->k, &cut))
-        return false;
-    uint64_t blocks = dk_ceil_div(shape->bucket_rows, variant->rows) *
-                      dk_ceil_div(shape->n, variant->columns) * cut.split_k;
-    return shape->bucket_rows > 8 && variant->rows < 2 * shape->bucket_rows &&
-           (blocks <= SENSIBLE_BLOCKS || cut.split_k == 1);
+    struct dk_wgmma_choice choices[WGMMA_CANDIDATES + 1];
+    struct dk_wgmma_product product = wgmma_product(rules, shape);
+    struct dk_plan plan;
+    if (!can_use_wgmma(shape))
+        return;
+    uint32_t found = dk_wgmma_rank(&rules->wgmma, &product, UINT32_MAX, choices, WGMMA_CANDIDATES);
+    struct dk_wgmma_choice *best = &choices[found];
+    bool is_listed = !dk_wgmma_find_measured(&rules->wgmma, &product, best);
+    for (uint32_t i = 0; i < found; i++)
+        is_listed =
+            is_listed || (choices[i].variant == best->variant && choices[i].cut.split_k == best->cut.split_k);
+    for (uint32_t i = 0; i < found + !is_listed; i++) {
+        make_wgmma(rules, shape, &choices[i], &plan);
+        append(&plan, out, capacity, count);
+    }
 }
 
 uint32_t dk_cuda_plan_candidates(const struct dk_cuda_plan_rules *rules,
@@ -201,15 +260,18 @@ uint32_t dk_cuda_plan_candidates(const struct dk_cuda_plan_rules *rules,
         return count;
     }
     if (tree != 0) {
-        for (uint32_t i = 0; dk_variant_at(i) != NULL; i++)
+        for (uint32_t i = 0; i < dk_variant_first_wgmma(); i++)
             if (dk_variant_at(i)->tree == tree && make_variant(rules, shape, i, &plan))
                 append(&plan, out, capacity, &count);
         if (count > 0)
             return count;
     }
-    for (uint32_t i = 0; dk_variant_at(i) != NULL; i++)
-        if (is_sensible(dk_variant_at(i), shape) && make_variant(rules, shape, i, &plan))
+    for (uint32_t i = 0; i < dk_variant_first_wgmma() && shape->bucket_rows <= MAX_SMALL_ROWS; i++)
+        if (make_variant(rules, shape, i, &plan))
             append(&plan, out, capacity, &count);
+    append_wgmma(rules, shape, out, capacity, &count);
+    if (count > 0 && shape->bucket_rows > MAX_SMALL_ROWS) /* the two launches are 10 times as slow there */
+        return count;
     uint32_t fixed = fixed_chunk_k(shape->k);
     for (uint32_t chunk = fixed;; chunk *= 2) {
         make_two_launch(rules, shape, chunk, &plan);

@@ -5,7 +5,7 @@
 #define DK_KERNELS_CUDA_PLAN_H
 
 #include "kernels/backend.h"
-#include "kernels/cuda/variant.h"
+#include "kernels/cuda/wgmma_plan.h"
 
 /* dk_plan.backend_variant: the two-launch form, 1 + index of a variant, or a library's own number from
  * LIBRARY on. */
@@ -14,7 +14,8 @@ enum { DK_CUDA_TWO_LAUNCH = 0, DK_CUDA_FIRST_VARIANT = 1, DK_CUDA_LIBRARY = 1000
 #define DK_CUDA_TWO_LAUNCH_NAME "two_launch_16x64x32"
 
 struct dk_cuda_plan_rules {
-    bool is_usable[DK_MAX_VARIANTS]; /* by variant index: runs on this device */
+    bool is_usable[DK_MAX_VARIANTS]; /* by variant index: runs on this device; wgmma variants: see `wgmma` */
+    struct dk_wgmma_limits wgmma;
     bool is_dependent, is_batch_invariant;
     int forced; /* variant index or DK_CUDA_FORCE_* */
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/bucket.h"
 #include "kernels/cuda/cuda_plan.h"
 #include "kernels/cuda/cuda_try.h"
 #include "kernels/cuda/wgmma_args.h"
@@ -51,13 +52,9 @@ static size_t choose_row_elements(const struct dk_weights_desc *desc, size_t cap
 
 static void make_plans(const struct dk_cuda_device *device, struct dk_backend_weights *base)
 {
-    uint32_t index = 0;
-    for (uint64_t rows = 1; index < DK_MAX_BUCKETS; rows *= 2) {
-        uint32_t bucket = rows > device->max_tokens ? device->max_tokens : (uint32_t)rows;
-        struct dk_cuda_plan_shape shape = {base->n, base->k, base->dtype, bucket};
-        dk_cuda_plan_choose(&device->rules, &shape, &base->plans[index++]);
-        if (bucket == device->max_tokens)
-            break;
+    for (uint32_t i = 0; i < dk_bucket_count(device->max_tokens); i++) {
+        struct dk_cuda_plan_shape shape = {base->n, base->k, base->dtype, dk_bucket_rows(i)};
+        dk_cuda_plan_choose(&device->rules, &shape, &base->plans[i]);
     }
 }
 

@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "kernels/cuda/wgmma_args.h"
 #include "kernels/plan.h"
 
 const struct dk_variant *dk_variant_at(uint32_t index)
@@ -21,6 +20,11 @@ const struct dk_variant *dk_variant_at(uint32_t index)
     return index < dk_wgmma_variant_count ? &dk_wgmma_variants[index].base : NULL;
 }
 
+uint32_t dk_variant_first_wgmma(void)
+{
+    return dk_dot_variant_count + dk_diagonal_variant_count + dk_cluster_variant_count;
+}
+
 uint32_t dk_variant_find(const char *name)
 {
     const struct dk_variant *variant;
@@ -30,27 +34,11 @@ uint32_t dk_variant_find(const char *name)
     return UINT32_MAX;
 }
 
-/* Steps of K are dealt in equal chunks, so a short K may need fewer blocks than the cluster could have. */
-static void fit_wgmma(const struct dk_variant *variant, uint64_t k, struct dk_variant_shape *out)
-{
-    uint64_t steps = dk_ceil_div(k, DK_WGMMA_STEP_K);
-    uint64_t chunk_k = dk_ceil_div(steps, variant->splits) * DK_WGMMA_STEP_K;
-    *out = (struct dk_variant_shape){
-        .warps = variant->warps,
-        .chunk_k = (uint32_t)(chunk_k < k ? chunk_k : k),
-        .split_k = (uint32_t)dk_ceil_div(k, chunk_k),
-    };
-}
-
 bool dk_variant_fit(const struct dk_variant *variant, uint64_t m, uint64_t n, uint64_t k,
                     struct dk_variant_shape *out)
 {
     if (k % 8 != 0 || n < 16 || m > (variant->is_row_tiled ? UINT64_C(65535) * variant->rows : variant->rows))
         return false;
-    if (variant->family == DK_FAMILY_WGMMA) {
-        fit_wgmma(variant, k, out);
-        return true;
-    }
     uint64_t warps = dk_ceil_div(k, (uint64_t)variant->splits * variant->warp_k);
     if (warps > variant->warps) {
         if (!variant->is_long)

@@ -25,17 +25,14 @@ struct dk_variant {
     uint32_t warp_k;        /* K that one warp covers in one pass; 0: K goes through the block step by step */
     bool is_long;           /* makes as many passes as k needs; the others make one */
     bool is_row_tiled;      /* takes any m, tile after tile; the others take m <= rows */
-    uint32_t tree;          /* equal trees add a row's products up in the same order */
+    uint32_t tree;          /* equal trees add a row's products up in the same order; 0: as the plan says */
     const char *note;       /* where it won, or why it is kept */
 };
 
-/* How a wgmma kernel is launched. */
+/* base.splits is the most; a plan says how many. */
 struct dk_wgmma_variant {
     struct dk_variant base;
-    uint8_t stages;        /* most of the ring */
-    uint8_t column_tiles;  /* expert tiles in one cluster, where n has that many */
-    uint8_t weights_ahead; /* dependent launch: stages of weights asked for before the wait */
-    bool is_trigger_late;  /* dependent launch: the next kernel starts after the products, not at once */
+    uint32_t column_tiles; /* neighbouring expert tiles in one cluster */
 };
 
 extern const struct dk_variant dk_dot_variants[], dk_diagonal_variants[], dk_cluster_variants[];
@@ -46,6 +43,8 @@ extern const uint32_t dk_dot_variant_count, dk_diagonal_variant_count, dk_cluste
 enum { DK_MAX_VARIANTS = 128 };
 /* In the order of variants.def; NULL past the last. */
 const struct dk_variant *dk_variant_at(uint32_t index);
+/* Index of the first wgmma variant; the others of that family follow in their order. */
+uint32_t dk_variant_first_wgmma(void);
 /* Index of the variant called `name`; UINT32_MAX when there is none. */
 uint32_t dk_variant_find(const char *name);
 
@@ -56,7 +55,8 @@ struct dk_variant_shape {
     uint32_t split_k;
     bool is_exact; /* whole tiles; the exact kernel also wants dense rows */
 };
-/* False when the variant cannot compute m rows of [k, n]. Types and alignment are the caller's. */
+/* False when the variant cannot compute m rows of [k, n]. Types and alignment are the caller's. Not for wgmma
+ * variants: see wgmma_plan.h. */
 bool dk_variant_fit(const struct dk_variant *variant, uint64_t m, uint64_t n, uint64_t k,
                     struct dk_variant_shape *out);
 

@@ -3,7 +3,7 @@
 #include "kernels/cuda/wgmma.cuh"
 
 #define DK_KERNEL(...) reinterpret_cast<const void *>(&__VA_ARGS__)
-#define DK_WGMMA_VARIANT(name, groups, tokens, splits, stages, column_tiles, ahead, late, note)              \
+#define DK_WGMMA_VARIANT(name, groups, tokens, column_tiles, note)                                           \
     {{#name,                                                                                                 \
       DK_FAMILY_WGMMA,                                                                                       \
       {{DK_KERNEL(dk::wgmma_kernel<groups, tokens, false>),                                                  \
@@ -11,17 +11,14 @@
        {nullptr, nullptr}},                                                                                  \
       tokens,                                                                                                \
       (groups)*64,                                                                                           \
-      splits,                                                                                                \
+      16 / (column_tiles),                                                                                   \
       (groups)*4 + 4,                                                                                        \
       0,                                                                                                     \
       true,                                                                                                  \
       true,                                                                                                  \
-      DK_FAMILY_WGMMA * 1000000 + (splits),                                                                  \
+      0,                                                                                                     \
       note},                                                                                                 \
-     stages,                                                                                                 \
-     column_tiles,                                                                                           \
-     ahead,                                                                                                  \
-     late},
+     column_tiles},
 
 extern "C" const struct dk_wgmma_variant dk_wgmma_variants[] = {
 #include "kernels/cuda/variants.def"

@@ -310,7 +310,7 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
     } else if (warp == kFeeders + 2) {
         if (is_elected)
             init_rounds(block);
-    } else if (warp == kFeeders + 3 && !args.is_trigger_late) {
+    } else if (warp == kFeeders + 3) {
         grid_dependency_trigger();
     }
     __syncthreads();
@@ -318,8 +318,6 @@ __global__ void __launch_bounds__(GROUPS * 128 + 128, 1)
     if (warp < kFeeders) {
         float d[TOKENS / 2] = {};
         multiply_chunk(block, warp / 4, warp % 4 == 0 && is_elected, d);
-        if (args.is_trigger_late)
-            grid_dependency_trigger();
         cluster_wait();
         send_slots(block, warp, lane, d);
     } else {

@@ -28,7 +28,6 @@ struct dk_wgmma_args {
     uint8_t stages;             /* of the ring; stages + slots must fit in shared memory */
     uint8_t weights_ahead; /* stages whose weights are asked for before the kernel before is waited for */
     uint8_t is_dependent;
-    uint8_t is_trigger_late; /* the next kernel may start after the products, not before */
     uint8_t is_sigmoid, is_c_bf16;
     const float *bias; /* [n] or NULL */
 };
