@@ -219,6 +219,26 @@ void dk_cuda_plan_choose(const struct dk_cuda_plan_rules *rules, const struct dk
         dk_cuda_plan_two_launch(rules, shape, out);
 }
 
+const char *dk_cuda_plan_find_library(const struct dk_cuda_plan_rules *rules,
+                                      const struct dk_cuda_plan_shape *shape)
+{
+    static const struct {
+        uint32_t k, n, rows, modes;
+        const char *name;
+    } measured[] = {
+#define DK_LIBRARY_MEASURED(k, n, rows, modes, name) {k, n, rows, modes, #name},
+#include "kernels/cuda/wgmma_measured.def"
+    };
+    if (rules->forced != DK_CUDA_FORCE_NONE || rules->is_batch_invariant || shape->dtype != DK_BF16)
+        return NULL;
+    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++)
+        if (measured[i].k == shape->k && measured[i].n == shape->n &&
+            measured[i].rows == shape->bucket_rows &&
+            (measured[i].modes & (rules->is_dependent ? DEPENDENT : PLAIN)) != 0)
+            return measured[i].name;
+    return NULL;
+}
+
 /* Counts every plan, keeps those that fit. */
 static void append(const struct dk_plan *plan, struct dk_plan *out, uint32_t capacity, uint32_t *count)
 {

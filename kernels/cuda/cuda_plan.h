@@ -34,6 +34,10 @@ void dk_cuda_plan_two_launch(const struct dk_cuda_plan_rules *rules, const struc
 /* The built-in plan. */
 void dk_cuda_plan_choose(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
                          struct dk_plan *out);
+/* The name of the library plan that was faster than any of ours for this very shape and bucket; NULL: none,
+ * or libraries are not for these rules. */
+const char *dk_cuda_plan_find_library(const struct dk_cuda_plan_rules *rules,
+                                      const struct dk_cuda_plan_shape *shape);
 /* All plans of this backend's own kernels; fills at most `capacity`, answers how many there are. */
 uint32_t dk_cuda_plan_candidates(const struct dk_cuda_plan_rules *rules,
                                  const struct dk_cuda_plan_shape *shape, struct dk_plan *out,

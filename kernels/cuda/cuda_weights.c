@@ -125,6 +125,27 @@ done:
     return status;
 }
 
+/* For resident weights without a bias: a library's product would need another launch for it. */
+static void prefer_libraries(const struct dk_cuda_device *device, struct dk_cuda_weights *weights)
+{
+    enum { CANDIDATES = 16 };
+    const struct dk_cublas_b b = {weights->base.n, weights->base.k, weights->row_elements,
+                                  weights->base.dtype, weights->d_b};
+    for (uint32_t i = 0; i < dk_bucket_count(device->max_tokens) && !weights->base.has_bias; i++) {
+        struct dk_cuda_plan_shape shape = {b.n, b.k, b.dtype, dk_bucket_rows(i)};
+        const char *name = dk_cuda_plan_find_library(&device->rules, &shape);
+        struct dk_plan candidates[CANDIDATES], general;
+        if (name == NULL)
+            continue;
+        dk_cuda_plan_two_launch(&device->rules, &shape, &general);
+        uint32_t count = dk_cublas_candidates(device->cublas, &b, shape.bucket_rows, general.workspace_bytes,
+                                              candidates, CANDIDATES);
+        for (uint32_t c = 0; c < count && c < CANDIDATES; c++)
+            if (strcmp(candidates[c].variant, name) == 0)
+                weights->base.plans[i] = candidates[c];
+    }
+}
+
 static dk_status load(struct dk_cuda_device *device, struct dk_cuda_weights *weights,
                       const struct dk_weights_desc *desc, struct dk_error *error)
 {
@@ -145,6 +166,8 @@ static dk_status load(struct dk_cuda_device *device, struct dk_cuda_weights *wei
         return dk_fail(error, DK_NO_MEMORY, "out of memory laying out %zu bytes of weights",
                        weights->capacity_bytes);
     status = dk_cuda_weights_assign(device, weights, desc, error);
+    if (status == DK_OK)
+        prefer_libraries(device, weights);
     free(weights->host_packed);
     weights->host_packed = NULL;
     return status;

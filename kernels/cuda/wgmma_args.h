@@ -32,7 +32,7 @@ struct dk_wgmma_args {
     const float *bias; /* [n] or NULL */
 };
 
-/* Division of a count of slots by a count of blocks: exact below 2^15 for divisors up to 32. */
+/* Division of a count of slots by a count of blocks: exact below 2^12 for divisors up to 32. */
 enum { DK_WGMMA_RECIPROCAL_SHIFT = 20 };
 static inline uint32_t dk_wgmma_reciprocal(uint32_t splits)
 {

@@ -90,17 +90,16 @@ template <int COLUMNS> struct wgmma;
                          : "l"(a), "l"(b));                                                                  \
         }                                                                                                    \
     };
-DK_WGMMA(8, 4, 5)
-DK_WGMMA(16, 8, 9)
-DK_WGMMA(24, 12, 13)
-DK_WGMMA(32, 16, 17)
-DK_WGMMA(40, 20, 21) DK_WGMMA(48, 24, 25) DK_WGMMA(56, 28, 29) DK_WGMMA(64, 32, 33) DK_WGMMA(72, 36, 37)
-    DK_WGMMA(80, 40, 41) DK_WGMMA(88, 44, 45) DK_WGMMA(96, 48, 49) DK_WGMMA(104, 52, 53) DK_WGMMA(112, 56, 57)
-        DK_WGMMA(120, 60, 61) DK_WGMMA(128, 64, 65) DK_WGMMA(136, 68, 69) DK_WGMMA(144, 72, 73)
-            DK_WGMMA(152, 76, 77) DK_WGMMA(160, 80, 81) DK_WGMMA(168, 84, 85) DK_WGMMA(176, 88, 89)
-                DK_WGMMA(184, 92, 93) DK_WGMMA(192, 96, 97) DK_WGMMA(200, 100, 101) DK_WGMMA(208, 104, 105)
-                    DK_WGMMA(216, 108, 109) DK_WGMMA(224, 112, 113) DK_WGMMA(232, 116, 117)
-                        DK_WGMMA(240, 120, 121) DK_WGMMA(248, 124, 125) DK_WGMMA(256, 128, 129)
+/* clang-format off */
+DK_WGMMA(8, 4, 5) DK_WGMMA(16, 8, 9) DK_WGMMA(24, 12, 13) DK_WGMMA(32, 16, 17)
+DK_WGMMA(40, 20, 21) DK_WGMMA(48, 24, 25) DK_WGMMA(56, 28, 29) DK_WGMMA(64, 32, 33)
+DK_WGMMA(72, 36, 37) DK_WGMMA(80, 40, 41) DK_WGMMA(88, 44, 45) DK_WGMMA(96, 48, 49)
+DK_WGMMA(104, 52, 53) DK_WGMMA(112, 56, 57) DK_WGMMA(120, 60, 61) DK_WGMMA(128, 64, 65)
+DK_WGMMA(136, 68, 69) DK_WGMMA(144, 72, 73) DK_WGMMA(152, 76, 77) DK_WGMMA(160, 80, 81)
+DK_WGMMA(168, 84, 85) DK_WGMMA(176, 88, 89) DK_WGMMA(184, 92, 93) DK_WGMMA(192, 96, 97)
+DK_WGMMA(200, 100, 101) DK_WGMMA(208, 104, 105) DK_WGMMA(216, 108, 109) DK_WGMMA(224, 112, 113)
+DK_WGMMA(232, 116, 117) DK_WGMMA(240, 120, 121) DK_WGMMA(248, 124, 125) DK_WGMMA(256, 128, 129)
+/* clang-format on */
 #undef DK_WGMMA
 
     /* Before the first multiply that reads registers or shared memory written since the last one. */
