@@ -8,9 +8,9 @@
 /* A CUDA plan's time is a staircase in m: tiles times chunks fill a device once or twice. Bounds lie so that
  * no step between neighbours is high: half octaves, quarters where whole waves of blocks end (1,024 to
  * 4,096). */
-static const uint32_t bounds[] = {1,    2,    4,    8,    16,    32,    48,    64,    96,    128,  192,
-                                  256,  384,  512,  768,  1024,  1280,  1536,  1792,  2048,  2560, 3072,
-                                  3584, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 65536};
+static const uint32_t bounds[] = {1,    2,    4,    8,    16,   32,    48,    64,    96,    128,  192,
+                                  256,  384,  512,  768,  1024, 1280,  1536,  1792,  2048,  2304, 2560,
+                                  3072, 3584, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 65536};
 enum { COUNT = sizeof bounds / sizeof bounds[0] };
 _Static_assert((int)COUNT == (int)DK_MAX_BUCKETS, "every backend has a plan for each bucket");
 

@@ -16,11 +16,11 @@ static void test_buckets_double_and_later_grow_in_smaller_steps(void **state)
     assert_int_equal(dk_bucket_count(2), 2);
     assert_int_equal(dk_bucket_count(3), 3);  /* rounded up to 4 */
     assert_int_equal(dk_bucket_count(33), 7); /* rounded up to 48 */
-    assert_int_equal(dk_bucket_count(4096), 24);
+    assert_int_equal(dk_bucket_count(4096), 25);
     assert_int_equal(dk_bucket_count(65536), DK_MAX_BUCKETS);
     assert_int_equal(dk_bucket_rows(0), 1);
     assert_int_equal(dk_bucket_rows(5), 32);
-    assert_int_equal(dk_bucket_rows(23), 4096);
+    assert_int_equal(dk_bucket_rows(24), 4096);
     for (uint32_t i = 1; i < DK_MAX_BUCKETS; i++)
         assert_in_range(dk_bucket_rows(i), dk_bucket_rows(i - 1) + 1, 2 * dk_bucket_rows(i - 1));
 }
@@ -39,9 +39,9 @@ static void test_smallest_bucket_that_holds_m(void **state)
 static void test_no_bucket_for_none_or_too_many_rows(void **state)
 {
     (void)state;
-    assert_int_equal(dk_bucket_index(0, 24), UINT32_MAX);
-    assert_int_equal(dk_bucket_index(4096, 24), 23);
-    assert_int_equal(dk_bucket_index(4097, 24), UINT32_MAX);
+    assert_int_equal(dk_bucket_index(0, 25), UINT32_MAX);
+    assert_int_equal(dk_bucket_index(4096, 25), 24);
+    assert_int_equal(dk_bucket_index(4097, 25), UINT32_MAX);
     assert_int_equal(dk_bucket_index(UINT64_MAX, DK_MAX_BUCKETS), UINT32_MAX);
 }
 

@@ -72,7 +72,7 @@ static void test_defaults(void **state)
     struct dk_engine *engine = open_engine((struct dk_engine_options){.backend = DK_BACKEND_CPU});
     const struct dk_engine_info *info = dk_engine_get_info(engine);
     assert_int_equal(info->max_tokens, 4096);
-    assert_int_equal(info->bucket_count, 24);
+    assert_int_equal(info->bucket_count, 25);
     assert_true(info->thread_count >= 1);
     dk_engine_free(engine);
 }
