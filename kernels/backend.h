@@ -6,7 +6,7 @@
 
 /* Bump when anything below or struct dk_plan / dk_call / dk_weights_desc / dk_engine_options changes: the
  * plugin is a separate file and must not be loaded across versions. */
-enum { DK_BACKEND_ABI = 2, DK_MAX_BUCKETS = 17 };
+enum { DK_BACKEND_ABI = 3, DK_MAX_BUCKETS = 32 };
 
 /* A backend derives its own structs from these by putting them first. */
 struct dk_backend_device { /* one opened device */

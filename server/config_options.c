@@ -102,7 +102,7 @@ const struct dk_option dk_options[] = {
     {"threads", DK_OPTION_U32, AT(threads), "0", 0, 1024, NULL, "COUNT",
      "CPU backend: compute threads; 0: the CPUs this process may run on"},
     {"max-tokens", DK_OPTION_U32, AT(max_tokens), "4096", 1, 65536, NULL, "ROWS",
-     "Rows of one launch, rounded up to a power of two; a longer request is cut into pieces"},
+     "Rows of one launch, rounded up to a plan bucket; a longer request is cut into pieces"},
     {"spin-us", DK_OPTION_U32, AT(spin_us), "0", 0, 1000000, NULL, "US",
      "How long the executor and the compute threads look for work before they sleep; 0: 50, but the executor "
      "not "

@@ -5,7 +5,7 @@
  * t_bucket of the engine's buckets (more rows than the largest count there: they are cut into pieces of it),
  * model="@adhoc" for requests without a loaded model ('@' cannot stand in a model's name). The series of
  * shape="other" appear with its first sample; all others exist from registration, at zero.
- * Memory: about 16 KiB per shape and 17 buckets; at most DK_METRICS_MAX_SHAPES shapes. */
+ * Memory: about 25 KiB per shape and 25 buckets; at most DK_METRICS_MAX_SHAPES shapes. */
 #ifndef DK_SERVER_METRICS_H
 #define DK_SERVER_METRICS_H
 

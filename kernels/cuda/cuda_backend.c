@@ -9,6 +9,7 @@
 #include "kernels/cuda/cuda_weights.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/two_launch.h"
+#include "kernels/cuda/wgmma_launch.h"
 
 static dk_status backend_open(const struct dk_engine_options *options, struct dk_backend_device **out,
                               struct dk_error *error)
@@ -166,19 +167,9 @@ static cudaError_t enqueue_library(const struct dk_cuda_device *device, const st
     return dk_two_launch_reduce(&args, stream);
 }
 
-static cudaError_t enqueue_plan(const struct dk_cuda_device *device, const struct dk_cuda_weights *weights,
-                                const struct dk_plan *plan, const struct dk_call *call, cudaStream_t stream)
+static struct dk_small_args make_small_args(const struct dk_cuda_weights *weights, const struct dk_call *call)
 {
-    if (plan->backend_variant == DK_CUDA_TWO_LAUNCH)
-        return enqueue_two_launch(weights, plan, call, stream);
-    if (dk_cublas_is_plan(plan))
-        return enqueue_library(device, weights, plan, call, stream);
-    const struct dk_variant *variant = dk_variant_at(plan->backend_variant - DK_CUDA_FIRST_VARIANT);
-    struct dk_variant_shape cut;
-    if (!can_take(call) || weights->row_elements % 8 != 0 ||
-        !dk_variant_fit(variant, call->m, weights->base.n, weights->base.k, &cut))
-        return enqueue_general(device, weights, plan, call, stream);
-    struct dk_small_args args = {
+    return (struct dk_small_args){
         .a = call->a,
         .w = weights->d_b,
         .bias = bias_of(weights, call),
@@ -189,12 +180,47 @@ static cudaError_t enqueue_plan(const struct dk_cuda_device *device, const struc
         .m = (uint32_t)call->m,
         .n = (uint32_t)weights->base.n,
         .k = (uint32_t)weights->base.k,
-        .chunk_k = cut.chunk_k,
         .floor = call->epilogue == DK_EPILOGUE_RELU ? 0.0f : -INFINITY,
         .is_sigmoid = call->epilogue == DK_EPILOGUE_SIGMOID,
         .is_c_bf16 = call->c_dtype == DK_BF16,
     };
-    return dk_launch_variant(variant, &cut, &args, plan->is_dependent, stream);
+}
+
+static cudaError_t enqueue_variant(const struct dk_cuda_device *device, const struct dk_cuda_weights *weights,
+                                   const struct dk_plan *plan, const struct dk_call *call,
+                                   cudaStream_t stream)
+{
+    uint32_t index = plan->backend_variant - DK_CUDA_FIRST_VARIANT;
+    const struct dk_variant *variant = dk_variant_at(index);
+    struct dk_small_args args = make_small_args(weights, call);
+    cudaError_t error = cudaErrorNotSupported;
+    if (variant->family == DK_FAMILY_WGMMA) {
+        struct dk_wgmma_product product = {call->m, weights->base.n, weights->base.k, plan->is_dependent};
+        struct dk_wgmma_choice choice;
+        if (weights->has_map && dk_wgmma_cut(&device->rules.wgmma, index - dk_variant_first_wgmma(), &product,
+                                             plan->split_k, &choice))
+            error = dk_wgmma_launch(&choice, &args, device->encode_map, &weights->map, plan->is_dependent,
+                                    stream);
+    } else {
+        struct dk_variant_shape cut;
+        if (dk_variant_fit(variant, call->m, weights->base.n, weights->base.k, &cut)) {
+            args.chunk_k = cut.chunk_k;
+            error = dk_launch_variant(variant, &cut, &args, plan->is_dependent, stream);
+        }
+    }
+    return error == cudaErrorNotSupported ? enqueue_general(device, weights, plan, call, stream) : error;
+}
+
+static cudaError_t enqueue_plan(const struct dk_cuda_device *device, const struct dk_cuda_weights *weights,
+                                const struct dk_plan *plan, const struct dk_call *call, cudaStream_t stream)
+{
+    if (plan->backend_variant == DK_CUDA_TWO_LAUNCH)
+        return enqueue_two_launch(weights, plan, call, stream);
+    if (dk_cublas_is_plan(plan))
+        return enqueue_library(device, weights, plan, call, stream);
+    return can_take(call) && weights->row_elements % 8 == 0
+               ? enqueue_variant(device, weights, plan, call, stream)
+               : enqueue_general(device, weights, plan, call, stream);
 }
 
 static dk_status backend_enqueue(struct dk_backend_device *base, const struct dk_backend_weights *weights,

@@ -8,6 +8,7 @@
 #include "kernels/cuda/cuda_try.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/two_launch.h"
+#include "kernels/cuda/wgmma_launch.h"
 
 /* Enough for a [64, 7168] fp32 request; models reserve more while they load. */
 enum { DK_CUDA_STAGING_BYTES = 16 << 20 };
@@ -90,15 +91,18 @@ static dk_status fail_to_force(const char *name, struct dk_error *error)
 }
 
 /* Loads every kernel: a later capture must not have to. */
-static dk_status make_rules(const struct dk_engine_options *options, struct dk_cuda_plan_rules *rules,
-                            struct dk_error *error)
+static dk_status make_rules(const struct dk_engine_options *options, bool has_maps,
+                            struct dk_cuda_plan_rules *rules, struct dk_error *error)
 {
     dk_status status = DK_OK;
     *rules = (struct dk_cuda_plan_rules){.is_dependent = options->use_dependent_launch,
                                          .is_batch_invariant = options->is_batch_invariant,
                                          .forced = DK_CUDA_FORCE_NONE};
     for (uint32_t i = 0; dk_variant_at(i) != NULL; i++)
-        rules->is_usable[i] = dk_launch_prepare(dk_variant_at(i));
+        if (dk_variant_at(i)->family != DK_FAMILY_WGMMA)
+            rules->is_usable[i] = dk_launch_prepare(dk_variant_at(i));
+    if (has_maps)
+        dk_wgmma_query(&rules->wgmma);
     if (options->force_variant != NULL) {
         uint32_t index = dk_variant_find(options->force_variant);
         rules->forced = index != UINT32_MAX ? (int)index : DK_CUDA_FORCE_TWO_LAUNCH;
@@ -125,7 +129,8 @@ dk_status dk_cuda_device_open(const struct dk_engine_options *options, struct dk
         goto free_device;
     device->multiprocessor_count = properties.multiProcessorCount;
     device->max_grid_y = properties.maxGridSize[1];
-    status = make_rules(options, &device->rules, error);
+    device->encode_map = dk_tensor_map_find_encoder();
+    status = make_rules(options, device->encode_map != NULL, &device->rules, error);
     if (status != DK_OK)
         goto free_device;
     device->cublas = dk_cublas_new();

@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cuda_plan.h"
+#include "kernels/cuda/tensor_map.h"
 
 struct dk_cuda_device {
     struct dk_backend_device base;
@@ -17,7 +18,8 @@ struct dk_cuda_device {
     int multiprocessor_count;
     int max_grid_y;
     uint32_t max_tokens;
-    struct dk_cuda_plan_rules rules; /* constant once open */
+    struct dk_cuda_plan_rules rules;  /* constant once open */
+    dk_tensor_map_encoder encode_map; /* NULL: the driver has none, and no wgmma variant is usable */
     struct dk_cublas *cublas;
     atomic_bool is_failed;     /* set by a sticky error: every later call answers DK_DEVICE_FAILED */
     pthread_mutex_t run_mutex; /* one dk_run_host at a time: the lane below is shared */

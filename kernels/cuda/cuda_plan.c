@@ -10,7 +10,7 @@
 
 /* K = 7168, N = 256 gives 28 chunks x 4 column tiles = 112 blocks at one row tile: most of a 132-SM device,
  * with partials of 117 MB at 4,096 rows. */
-enum { MIN_CHUNK_K = 256, MAX_SPLIT_K = 64 };
+enum { MIN_CHUNK_K = 256, MAX_SPLIT_K = 64, MAX_SMALL_ROWS = 64, MIN_WGMMA_ROWS = 17, WGMMA_CANDIDATES = 24 };
 
 static uint32_t fixed_chunk_k(uint64_t k)
 {
@@ -57,23 +57,29 @@ static uint32_t invariant_tree(const struct dk_cuda_plan_rules *rules, const str
     return tree;
 }
 
-/* True and a plan when variant `index` may serve the shape. */
-static bool make_variant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
-                         uint32_t index, struct dk_plan *out)
+static void make_single_launch(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                               uint32_t index, const struct dk_variant_shape *cut, struct dk_plan *out)
 {
     const struct dk_variant *variant = dk_variant_at(index);
-    struct dk_variant_shape cut;
-    if (!rules->is_usable[index] || shape->dtype != DK_BF16 ||
-        !dk_variant_fit(variant, shape->bucket_rows, shape->n, shape->k, &cut))
-        return false;
     /* Fall-backs need their workspace too. */
     dk_cuda_plan_two_launch(rules, shape, out);
     out->variant = variant->name;
-    out->split_k = cut.split_k;
-    out->chunk_k = cut.chunk_k;
+    out->split_k = cut->split_k;
+    out->chunk_k = cut->chunk_k;
     out->tile_m = variant->rows;
     out->tile_n = variant->columns;
     out->backend_variant = DK_CUDA_FIRST_VARIANT + index;
+}
+
+/* True and a plan when variant `index`, none of the wgmma family, may serve the shape. */
+static bool make_variant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                         uint32_t index, struct dk_plan *out)
+{
+    struct dk_variant_shape cut;
+    if (!rules->is_usable[index] || shape->dtype != DK_BF16 ||
+        !dk_variant_fit(dk_variant_at(index), shape->bucket_rows, shape->n, shape->k, &cut))
+        return false;
+    make_single_launch(rules, shape, index, &cut, out);
     return true;
 }
 
@@ -182,17 +188,84 @@ static bool choose_invariant(const struct dk_cuda_plan_rules *rules, const struc
     return most_rows > 0;
 }
 
+static struct dk_wgmma_product wgmma_product(const struct dk_cuda_plan_rules *rules,
+                                             const struct dk_cuda_plan_shape *shape)
+{
+    return (struct dk_wgmma_product){shape->bucket_rows, shape->n, shape->k, rules->is_dependent};
+}
+
+static bool can_use_wgmma(const struct dk_cuda_plan_shape *shape)
+{
+    return shape->dtype == DK_BF16 && shape->k % 8 == 0 && shape->bucket_rows >= MIN_WGMMA_ROWS;
+}
+
+static void make_wgmma(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                       const struct dk_wgmma_choice *choice, struct dk_plan *out)
+{
+    make_single_launch(rules, shape, dk_variant_first_wgmma() + choice->variant, &choice->cut, out);
+}
+
+/* As measured, else as the model says. */
+static bool choose_wgmma(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                         struct dk_plan *out)
+{
+    struct dk_wgmma_product product = wgmma_product(rules, shape);
+    struct dk_wgmma_choice choice;
+    if (!can_use_wgmma(shape) || (!dk_wgmma_find_measured(&rules->wgmma, &product, &choice) &&
+                                  dk_wgmma_rank(&rules->wgmma, &product, UINT32_MAX, &choice, 1) == 0))
+        return false;
+    make_wgmma(rules, shape, &choice, out);
+    return true;
+}
+
+/* Tests force variants also where no plan would take them. */
+static bool force_variant(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                          struct dk_plan *out)
+{
+    uint32_t index = (uint32_t)rules->forced;
+    struct dk_wgmma_product product = wgmma_product(rules, shape);
+    struct dk_wgmma_choice choice;
+    if (index < dk_variant_first_wgmma())
+        return make_variant(rules, shape, index, out);
+    if (shape->dtype != DK_BF16 || shape->k % 8 != 0 ||
+        dk_wgmma_rank(&rules->wgmma, &product, index - dk_variant_first_wgmma(), &choice, 1) == 0)
+        return false;
+    make_wgmma(rules, shape, &choice, out);
+    return true;
+}
+
 void dk_cuda_plan_choose(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
                          struct dk_plan *out)
 {
     bool is_chosen = false;
     if (rules->forced >= 0)
-        is_chosen = make_variant(rules, shape, (uint32_t)rules->forced, out);
+        is_chosen = force_variant(rules, shape, out);
     else if (rules->forced == DK_CUDA_FORCE_NONE)
-        is_chosen = rules->is_batch_invariant ? choose_invariant(rules, shape, out)
-                                              : choose_variant(rules, shape, DK_TREE_NONE, out);
+        is_chosen = rules->is_batch_invariant
+                        ? choose_invariant(rules, shape, out)
+                        : choose_wgmma(rules, shape, out) || choose_variant(rules, shape, DK_TREE_NONE, out);
     if (!is_chosen)
         dk_cuda_plan_two_launch(rules, shape, out);
+}
+
+const char *dk_cuda_plan_find_library(const struct dk_cuda_plan_rules *rules,
+                                      const struct dk_cuda_plan_shape *shape)
+{
+    static const struct {
+        uint32_t k, n, rows, modes;
+        const char *name;
+    } measured[] = {
+#define DK_LIBRARY_MEASURED(k, n, rows, modes, name) {k, n, rows, modes, #name},
+#include "kernels/cuda/wgmma_measured.def"
+    };
+    if (rules->forced != DK_CUDA_FORCE_NONE || rules->is_batch_invariant || shape->dtype != DK_BF16)
+        return NULL;
+    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++)
+        if (measured[i].k == shape->k && measured[i].n == shape->n &&
+            measured[i].rows == shape->bucket_rows &&
+            (measured[i].modes & (rules->is_dependent ? DEPENDENT : PLAIN)) != 0)
+            return measured[i].name;
+    return NULL;
 }
 
 /* Counts every plan, keeps those that fit. */
@@ -210,6 +283,27 @@ static bool is_worth_trying(const struct dk_variant *variant, uint32_t rows)
     return rows <= SMALL_ROWS || (variant->rows >= LEAST_TILE && rows <= MOST_ROWS);
 }
 
+/* The model's best for this shape, and the measured choice if it is none of them. */
+static void append_wgmma(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
+                         struct dk_plan *out, uint32_t capacity, uint32_t *count)
+{
+    struct dk_wgmma_choice choices[WGMMA_CANDIDATES + 1];
+    struct dk_wgmma_product product = wgmma_product(rules, shape);
+    struct dk_plan plan;
+    if (!can_use_wgmma(shape))
+        return;
+    uint32_t found = dk_wgmma_rank(&rules->wgmma, &product, UINT32_MAX, choices, WGMMA_CANDIDATES);
+    struct dk_wgmma_choice *best = &choices[found];
+    bool is_listed = !dk_wgmma_find_measured(&rules->wgmma, &product, best);
+    for (uint32_t i = 0; i < found; i++)
+        is_listed =
+            is_listed || (choices[i].variant == best->variant && choices[i].cut.split_k == best->cut.split_k);
+    for (uint32_t i = 0; i < found + !is_listed; i++) {
+        make_wgmma(rules, shape, &choices[i], &plan);
+        append(&plan, out, capacity, count);
+    }
+}
+
 uint32_t dk_cuda_plan_candidates(const struct dk_cuda_plan_rules *rules,
                                  const struct dk_cuda_plan_shape *shape, struct dk_plan *out,
                                  uint32_t capacity)
@@ -221,11 +315,15 @@ uint32_t dk_cuda_plan_candidates(const struct dk_cuda_plan_rules *rules,
         append(&plan, out, capacity, &count);
         return count;
     }
-    for (uint32_t i = 0; dk_variant_at(i) != NULL; i++)
+    for (uint32_t i = 0; i < dk_variant_first_wgmma(); i++)
         if ((tree == DK_TREE_NONE || dk_variant_at(i)->tree == tree) &&
             is_worth_trying(dk_variant_at(i), shape->bucket_rows) && make_variant(rules, shape, i, &plan))
             append(&plan, out, capacity, &count);
     if (tree != DK_TREE_NONE && count > 0)
+        return count;
+    if (tree == DK_TREE_NONE)
+        append_wgmma(rules, shape, out, capacity, &count);
+    if (count > 0 && shape->bucket_rows > MAX_SMALL_ROWS) /* the two launches are far slower there */
         return count;
     uint32_t fixed = fixed_chunk_k(shape->k);
     for (uint32_t chunk = fixed;; chunk *= 2) {

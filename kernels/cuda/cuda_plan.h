@@ -5,7 +5,7 @@
 #define DK_KERNELS_CUDA_PLAN_H
 
 #include "kernels/backend.h"
-#include "kernels/cuda/variant.h"
+#include "kernels/cuda/wgmma_plan.h"
 
 /* dk_plan.backend_variant: the two-launch form, 1 + index of a variant, or a library's own number from
  * LIBRARY on. */
@@ -14,7 +14,8 @@ enum { DK_CUDA_TWO_LAUNCH = 0, DK_CUDA_FIRST_VARIANT = 1, DK_CUDA_LIBRARY = 1000
 #define DK_CUDA_TWO_LAUNCH_NAME "two_launch_16x64x32"
 
 struct dk_cuda_plan_rules {
-    bool is_usable[DK_MAX_VARIANTS]; /* by variant index: runs on this device */
+    bool is_usable[DK_MAX_VARIANTS]; /* by variant index: runs on this device; wgmma variants: see `wgmma` */
+    struct dk_wgmma_limits wgmma;
     bool is_dependent, is_batch_invariant;
     int forced; /* variant index or DK_CUDA_FORCE_* */
 };
@@ -33,6 +34,10 @@ void dk_cuda_plan_two_launch(const struct dk_cuda_plan_rules *rules, const struc
 /* The built-in plan. */
 void dk_cuda_plan_choose(const struct dk_cuda_plan_rules *rules, const struct dk_cuda_plan_shape *shape,
                          struct dk_plan *out);
+/* The name of the library plan that was faster than any of ours for this very shape and bucket; NULL: none,
+ * or libraries are not for these rules. */
+const char *dk_cuda_plan_find_library(const struct dk_cuda_plan_rules *rules,
+                                      const struct dk_cuda_plan_shape *shape);
 /* All plans of this backend's own kernels; fills at most `capacity`, answers how many there are. */
 uint32_t dk_cuda_plan_candidates(const struct dk_cuda_plan_rules *rules,
                                  const struct dk_cuda_plan_shape *shape, struct dk_plan *out,

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/bucket.h"
 #include "kernels/cuda/cuda_plan.h"
 #include "kernels/cuda/cuda_try.h"
+#include "kernels/cuda/wgmma_args.h"
 #include "kernels/plan.h"
 
 enum { TURN_BLOCK = 32 };
@@ -50,13 +52,9 @@ static size_t choose_row_elements(const struct dk_weights_desc *desc, size_t cap
 
 static void make_plans(const struct dk_cuda_device *device, struct dk_backend_weights *base)
 {
-    uint32_t index = 0;
-    for (uint64_t rows = 1; index < DK_MAX_BUCKETS; rows *= 2) {
-        uint32_t bucket = rows > device->max_tokens ? device->max_tokens : (uint32_t)rows;
-        struct dk_cuda_plan_shape shape = {base->n, base->k, base->dtype, bucket};
-        dk_cuda_plan_choose(&device->rules, &shape, &base->plans[index++]);
-        if (bucket == device->max_tokens)
-            break;
+    for (uint32_t i = 0; i < dk_bucket_count(device->max_tokens); i++) {
+        struct dk_cuda_plan_shape shape = {base->n, base->k, base->dtype, dk_bucket_rows(i)};
+        dk_cuda_plan_choose(&device->rules, &shape, &base->plans[i]);
     }
 }
 
@@ -81,6 +79,13 @@ done:
     return status;
 }
 
+static void make_map(const struct dk_cuda_device *device, struct dk_cuda_weights *weights)
+{
+    weights->has_map = device->encode_map != NULL && weights->base.dtype == DK_BF16 &&
+                       dk_tensor_map_make(device->encode_map, weights->d_b, weights->base.n, weights->base.k,
+                                          weights->row_elements, DK_WGMMA_BOX_ROWS, &weights->map);
+}
+
 dk_status dk_cuda_weights_assign(struct dk_cuda_device *device, struct dk_cuda_weights *weights,
                                  const struct dk_weights_desc *desc, struct dk_error *error)
 {
@@ -102,6 +107,7 @@ dk_status dk_cuda_weights_assign(struct dk_cuda_device *device, struct dk_cuda_w
     weights->base.k = desc->k;
     weights->base.dtype = desc->dtype;
     weights->base.has_bias = desc->bias != NULL;
+    make_map(device, weights);
     make_plans(device, &weights->base);
     return DK_OK;
 }
@@ -117,6 +123,27 @@ static dk_status allocate(struct dk_cuda_weights *weights, size_t bytes, size_t 
     weights->base.resident_bytes = bytes + bias_count * sizeof(float);
 done:
     return status;
+}
+
+/* For resident weights without a bias: a library's product would need another launch for it. */
+static void prefer_libraries(const struct dk_cuda_device *device, struct dk_cuda_weights *weights)
+{
+    enum { CANDIDATES = 16 };
+    const struct dk_cublas_b b = {weights->base.n, weights->base.k, weights->row_elements,
+                                  weights->base.dtype, weights->d_b};
+    for (uint32_t i = 0; i < dk_bucket_count(device->max_tokens) && !weights->base.has_bias; i++) {
+        struct dk_cuda_plan_shape shape = {b.n, b.k, b.dtype, dk_bucket_rows(i)};
+        const char *name = dk_cuda_plan_find_library(&device->rules, &shape);
+        struct dk_plan candidates[CANDIDATES], general;
+        if (name == NULL)
+            continue;
+        dk_cuda_plan_two_launch(&device->rules, &shape, &general);
+        uint32_t count = dk_cublas_candidates(device->cublas, &b, shape.bucket_rows, general.workspace_bytes,
+                                              candidates, CANDIDATES);
+        for (uint32_t c = 0; c < count && c < CANDIDATES; c++)
+            if (strcmp(candidates[c].variant, name) == 0)
+                weights->base.plans[i] = candidates[c];
+    }
 }
 
 static dk_status load(struct dk_cuda_device *device, struct dk_cuda_weights *weights,
@@ -139,6 +166,8 @@ static dk_status load(struct dk_cuda_device *device, struct dk_cuda_weights *wei
         return dk_fail(error, DK_NO_MEMORY, "out of memory laying out %zu bytes of weights",
                        weights->capacity_bytes);
     status = dk_cuda_weights_assign(device, weights, desc, error);
+    if (status == DK_OK)
+        prefer_libraries(device, weights);
     free(weights->host_packed);
     weights->host_packed = NULL;
     return status;
@@ -151,9 +180,10 @@ dk_status dk_cuda_weights_new(struct dk_cuda_device *device, const struct dk_wei
     dk_status status = dk_cuda_device_enter(device, error);
     if (status != DK_OK)
         return status;
-    weights = calloc(1, sizeof *weights);
+    weights = aligned_alloc(_Alignof(struct dk_cuda_weights), sizeof *weights); /* the map's alignment */
     if (weights == NULL)
         return dk_fail(error, DK_NO_MEMORY, "out of memory for a weights handle");
+    memset(weights, 0, sizeof *weights);
     if (desc != NULL) {
         status = load(device, weights, desc, error);
     } else {

@@ -6,8 +6,10 @@
 
 struct dk_cuda_weights {
     struct dk_backend_weights base;
-    void *d_b;             /* [n, k], rows row_elements apart; what lies between rows is zero */
-    size_t row_elements;   /* k, rounded up to whole 16 bytes wherever there is room */
+    void *d_b;           /* [n, k], rows row_elements apart; what lies between rows is zero */
+    size_t row_elements; /* k, rounded up to whole 16 bytes wherever there is room */
+    CUtensorMap map;     /* of bf16 rows on 16-byte borders, where has_map */
+    bool has_map;
     float *d_bias;         /* room for n floats, also without a bias */
     size_t capacity_bytes; /* of d_b: scratch holders are filled again and again */
     size_t bias_capacity;  /* floats */

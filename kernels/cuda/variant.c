@@ -21,7 +21,13 @@ const struct dk_variant *dk_variant_at(uint32_t index)
             return &families[i].variants[index];
         index -= families[i].count;
     }
-    return NULL;
+    return index < dk_wgmma_variant_count ? &dk_wgmma_variants[index].base : NULL;
+}
+
+uint32_t dk_variant_first_wgmma(void)
+{
+    return dk_dot_variant_count + dk_diagonal_variant_count + dk_pieces_variant_count +
+           dk_cluster_variant_count + dk_staged_variant_count;
 }
 
 uint32_t dk_variant_find(const char *name)

@@ -80,7 +80,8 @@ DK_API dk_status dk_engine_new(const struct dk_engine_options *options, struct d
 DK_API void dk_engine_free(struct dk_engine *engine);
 DK_API const struct dk_engine_info *dk_engine_get_info(const struct dk_engine *engine); /* valid until free */
 
-/* Buckets 1, 2, 4, ..., max_tokens: the upper bounds of m that share a plan. 0 past the last bucket. */
+/* The upper bounds of m that share a plan: 1, 2, 4, ..., 32, 48, 64, 96, ..., max_tokens. 0 past the last
+ * bucket. */
 DK_API uint32_t dk_engine_bucket_rows(const struct dk_engine *engine, uint32_t bucket_index);
 /* Smallest bucket that holds `m` rows (1 <= m <= max_tokens); UINT32_MAX when none does. O(1). */
 DK_API uint32_t dk_engine_bucket_index(const struct dk_engine *engine, uint64_t m);

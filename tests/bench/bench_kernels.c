@@ -24,7 +24,7 @@ struct options {
     uint32_t repeats, tokens[MAX_TOKENS_ITEMS], token_count;
     struct bench_shape shapes[BENCH_SHAPE_COUNT];
     uint32_t shape_count;
-    bool with_invariant, is_listing_all;
+    bool with_invariant, is_listing_all, is_built_in_only;
 };
 
 /* Engines differ in what their plans are made for: bit 0 PDL, bit 1 batch invariance. */
@@ -146,6 +146,7 @@ static double time_pair(struct bench *bench, uint32_t engine, uint32_t m, const 
 {
     struct dk_error error;
     struct pair pair = {.bench = bench, .engine = engine, .m = m};
+    const struct dk_plan before = *dk_plan_get(bench->weights[engine][0], m);
     uint32_t bucket = dk_engine_bucket_index(bench->engines[engine], m);
     for (uint32_t i = 0; i < bench->shape->layers; i++)
         if (dk_plan_set(bench->weights[engine][i], bucket, plan, &error) != DK_OK)
@@ -156,6 +157,8 @@ static double time_pair(struct bench *bench, uint32_t engine, uint32_t m, const 
     pair.with_product = true;
     double both = bench_chain_us(enqueue_pair, &pair, bench->shape->layers, bench->options.repeats);
     dk_workspace_free(bench->engines[engine], pair.workspace);
+    for (uint32_t i = 0; i < bench->shape->layers; i++) /* other m of the bucket come later */
+        (void)dk_plan_set(bench->weights[engine][i], bucket, &before, &error);
     return alone < 0.0 || both < 0.0 ? 0.0 : both - alone;
 }
 
@@ -214,7 +217,8 @@ static void time_plans(struct bench *bench, uint32_t engine, uint32_t m, bool of
     const struct dk_plan built_in = *dk_plan_get(bench->weights[engine][0], m);
     for (uint32_t i = 0; i < count && i < MAX_PLANS; i++) {
         struct timing t = {.plan = plans[i], .is_built_in = is_same(&plans[i], &built_in)};
-        if (is_library(&t.plan) != of_libraries)
+        if (is_library(&t.plan) != of_libraries ||
+            (bench->options.is_built_in_only && !of_libraries && !t.is_built_in))
             continue;
         t.cold_us = time_plan(bench, engine, m, &t.plan, true);
         report(bench, engine, m, &t);
@@ -236,6 +240,8 @@ static void time_ours(struct bench *bench, uint32_t m, struct row *row)
         time_plans(bench, e, m, false, row);
         struct timing *ours = &row->ours[e];
         /* A plan chosen as the fastest of many profits from noise: its own time is taken anew. */
+        if (bench->options.is_built_in_only)
+            continue;
         ours->cold_us = time_plan(bench, e, m, &ours->plan, true);
         ours->hot_us = time_plan(bench, e, m, &ours->plan, false);
         ours->pair_us = e < 2 ? time_pair(bench, e, m, &ours->plan) : 0.0;
@@ -321,6 +327,7 @@ static void usage(FILE *stream)
                     "  --repeats COUNT   replays of each chain (default 20)\n"
                     "  --invariant       batch-invariant plans as well\n"
                     "  --list            print every plan, not only the fastest\n"
+                    "  --built-in        of our own plans only those that are taken without tuning\n"
                     "  --csv FILE        every plan as a row, for bench_plot.py\n"
                     "  --plugin FILE     libdecomposek_cuda.so\n"
                     "  --json FILE       the same as JSON, with GPU, clocks, commit and version\n");
@@ -356,11 +363,11 @@ static bool parse_shape(struct options *options, const char *text)
 
 static bool parse_options(struct options *options, int argc, char **argv)
 {
-    static const struct option names[] = {{"tokens", 1, NULL, 't'},     {"shape", 1, NULL, 's'},
-                                          {"all-shapes", 0, NULL, 'A'}, {"repeats", 1, NULL, 'r'},
-                                          {"invariant", 0, NULL, 'i'},  {"list", 0, NULL, 'l'},
-                                          {"csv", 1, NULL, 'c'},        {"plugin", 1, NULL, 'p'},
-                                          {"json", 1, NULL, 'j'},       {NULL, 0, NULL, 0}};
+    static const struct option names[] = {
+        {"tokens", 1, NULL, 't'},   {"shape", 1, NULL, 's'},     {"all-shapes", 0, NULL, 'A'},
+        {"repeats", 1, NULL, 'r'},  {"invariant", 0, NULL, 'i'}, {"list", 0, NULL, 'l'},
+        {"csv", 1, NULL, 'c'},      {"plugin", 1, NULL, 'p'},    {"json", 1, NULL, 'j'},
+        {"built-in", 0, NULL, 'b'}, {NULL, 0, NULL, 0}};
     bool is_good = parse_tokens(options, "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,32,64,128,256,512,1024");
     for (int name; is_good && (name = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (name) {
@@ -382,6 +389,9 @@ static bool parse_options(struct options *options, int argc, char **argv)
             break;
         case 'l':
             options->is_listing_all = true;
+            break;
+        case 'b':
+            options->is_built_in_only = true;
             break;
         case 'c':
             options->csv_path = optarg;

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-enum { N = 256, K = 4096, LARGEST_BUCKET = 64, CANDIDATES_MAX = 256 };
+enum { N = 256, K = 4096, LARGEST_BUCKET = 4096, CANDIDATES_MAX = 256, MODERATE_TOKENS = 256 };
 
 void variant_options_parse(int argc, char **argv, struct variant_options *out)
 {
@@ -67,10 +67,15 @@ bool variant_list_init(struct variant_list *out, const struct variant_options *o
 
 struct dk_engine *variant_engine_new(const char *name, bool is_dependent)
 {
+    return variant_engine_new_for(name, is_dependent, MODERATE_TOKENS);
+}
+
+struct dk_engine *variant_engine_new_for(const char *name, bool is_dependent, uint32_t max_tokens)
+{
     struct dk_engine_options options = {.backend = DK_BACKEND_CUDA,
                                         .force_variant = name,
                                         .use_dependent_launch = is_dependent,
-                                        .max_tokens = 128};
+                                        .max_tokens = max_tokens};
     struct dk_engine *engine = NULL;
     struct dk_error error;
     if (dk_engine_new(&options, &engine, &error) != DK_OK)

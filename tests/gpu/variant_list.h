@@ -24,5 +24,7 @@ void variant_options_parse(int argc, char **argv, struct variant_options *out);
 bool variant_list_init(struct variant_list *out, const struct variant_options *options);
 /* Ends the test when it cannot be opened. */
 struct dk_engine *variant_engine_new(const char *name, bool is_dependent);
+/* The same for up to `max_tokens` rows. */
+struct dk_engine *variant_engine_new_for(const char *name, bool is_dependent, uint32_t max_tokens);
 
 #endif

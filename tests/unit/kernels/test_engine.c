@@ -57,11 +57,11 @@ static void test_info_of_the_cpu_backend(void **state)
     assert_string_equal(info->reason, "cpu: asked for");
     assert_int_equal(info->thread_count, 3);
     assert_int_equal(info->max_tokens, 128);
-    assert_int_equal(info->bucket_count, 8);
+    assert_int_equal(info->bucket_count, 10);
     assert_true(info->isa[0] != '\0' && info->device_name[0] != '\0' && info->driver_version[0] == '\0');
-    assert_int_equal(dk_engine_bucket_rows(engine, 7), 128);
-    assert_int_equal(dk_engine_bucket_rows(engine, 8), 0);
-    assert_int_equal(dk_engine_bucket_index(engine, 65), 7);
+    assert_int_equal(dk_engine_bucket_rows(engine, 9), 128);
+    assert_int_equal(dk_engine_bucket_rows(engine, 10), 0);
+    assert_int_equal(dk_engine_bucket_index(engine, 65), 8);
     assert_int_equal(dk_engine_bucket_index(engine, 129), UINT32_MAX);
     dk_engine_free(engine);
     dk_engine_free(NULL);
@@ -73,7 +73,7 @@ static void test_defaults(void **state)
     struct dk_engine *engine = open_engine((struct dk_engine_options){.backend = DK_BACKEND_CPU});
     const struct dk_engine_info *info = dk_engine_get_info(engine);
     assert_int_equal(info->max_tokens, 4096);
-    assert_int_equal(info->bucket_count, 13);
+    assert_int_equal(info->bucket_count, 25);
     assert_true(info->thread_count >= 1);
     dk_engine_free(engine);
 }
