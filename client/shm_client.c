@@ -136,7 +136,7 @@ static void end_closed_session(struct dk_client *client)
 {
     struct dk_shm_session *session = dk_shm_live(client);
     if (dk_ring_completion_tail(session->ring.header) != session->head)
-        return; /* first what it completed before */
+        return;                  /* first what it completed before */
     dk_shm_check_daemon(client); /* the reason is on the socket */
     dk_client_lose(client, "the daemon closed it");
 }

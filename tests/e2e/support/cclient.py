@@ -4,6 +4,7 @@ import ctypes
 import os
 
 import numpy as np
+import pytest
 
 from . import weights_file
 from .daemon import BIN_DIR, SANITIZER
@@ -13,8 +14,7 @@ LIBRARY = os.path.join(BIN_DIR, "../lib/libdecomposek_client.so")
 EPILOGUE = {"none": 0, "relu": 1, "sigmoid": 2}
 LAYOUT = {"kn": 0, "nk": 1}
 NO_SPIN = 0xFFFFFFFF
-# A sanitizer's library cannot be loaded into a Python that is not instrumented.
-CANNOT_LOAD = bool(SANITIZER)
+needs_library = pytest.mark.skipif(bool(SANITIZER), reason="a sanitizer's library does not load into a Python without it; shm_victim covers it")
 
 
 class Error(ctypes.Structure):
@@ -185,3 +185,16 @@ class Model:
         request, a, c = self._request(x, dtype, out_dtype, epilogue, timeout_ms, user_data)
         call("dk_client_submit", self.pointer, ctypes.byref(request))
         self.client.requests[user_data] = (a, c, out_dtype, (len(x), self.info.n))
+
+
+def over_http(daemon, model, x, dtype, out_dtype="fp32", epilogue=None):
+    query = f"model={model}&dtype={dtype}&out_dtype={out_dtype}" + (f"&epilogue={epilogue}" if epilogue else "")
+    reply = daemon.post_raw(weights_file.encode(x, dtype), query)
+    assert reply.status == 200, reply
+    return reply.body
+
+
+def start_ring(start, tmp_path, *flags, **options):
+    daemon = start("--backend=cpu", "--max-tokens=64", f"--shm-socket={tmp_path}/r.sock", *flags, **options)
+    daemon.address = f"unix:{tmp_path}/r.sock"
+    return daemon
