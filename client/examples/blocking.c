@@ -1,6 +1,6 @@
 /* blocking.c: one product with a model of the daemon, waited for.
  * Usage: example_blocking ADDRESS MODEL, for example unix:/run/decomposek/ring.sock gate */
-#include <decomposek_client.h>
+#include "decomposek_client.h"
 #include <stdio.h>
 #include <stdlib.h>
 

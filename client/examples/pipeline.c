@@ -1,6 +1,6 @@
 /* pipeline.c: many products, several in flight; operands are written and read where the daemon computes,
  * without a copy. Usage: example_pipeline ADDRESS MODEL [COUNT] */
-#include <decomposek_client.h>
+#include "decomposek_client.h"
 #include <stdio.h>
 #include <stdlib.h>
 
