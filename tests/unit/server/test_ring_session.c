@@ -1,4 +1,4 @@
-/* test_shm_session.c: what the executor makes of a ring: answers, order, turns, ends. */
+/* test_ring_session.c: what the executor makes of a ring: answers, order, turns, ends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
