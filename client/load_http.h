@@ -16,8 +16,9 @@
 struct dk_load_http_target {
     struct sockaddr_storage address;
     socklen_t address_bytes;
-    char host[300];   /* for the Host header, with port */
-    char prefix[256]; /* path of the URL, "" or "/prefix" */
+    char host[300];      /* for the Host header, with port */
+    char prefix[256];    /* path of the URL, "" or "/prefix" */
+    const char *api_key; /* kept; NULL: none */
 };
 /* DK_BAD_VALUE: the URL or the socket's path; DK_UNAVAILABLE: no such host. */
 dk_status dk_load_http_resolve(const struct dk_http_options *options, struct dk_load_http_target *out,
