@@ -189,7 +189,7 @@ def test_direct_buffers_need_no_copy(daemon, models):
 @pytest.mark.parametrize("arguments", [["blocking"], ["pipeline", "500"]], ids=["blocking", "pipeline"])
 def test_examples_run(daemon, address, arguments):
     name, *count = arguments
-    result = subprocess.run([os.path.join(BIN_DIR, f"example_{name}"), address, "gate", *count], capture_output=True, text=True, timeout=60 * PATIENCE)
+    result = subprocess.run([os.path.join(BIN_DIR, f"example_{name}"), address, "kn", *count], capture_output=True, text=True, timeout=60 * PATIENCE)
     assert result.returncode == 0, result.stderr
     assert "500 products" in result.stdout if count else result.stdout.count("y[") == 4, result.stdout
     result = subprocess.run([os.path.join(BIN_DIR, f"example_{name}"), address, "no-such"], capture_output=True, text=True, timeout=60)
