@@ -162,7 +162,7 @@ static void submit(struct dk_client *client, struct dk_client_model *model, void
 
 /* --- the daemon's side ---------------------------------------------------------------------------------- */
 
-/* What a daemon would do, more or less: complete the next request. */
+/* What a daemon would do, more or less: complete the next request, or the one before once more. */
 static void complete(struct dk_client *client)
 {
     struct dk_ring *ring = &daemon_side->ring;
@@ -171,6 +171,8 @@ static void complete(struct dk_client *client)
     struct dk_ring_completion completion = {.user_data = request.user_data,
                                             .status = take(1) % 64 ? 0 : take(1)};
     completion.detail = take(1) % 24;
+    if (take(1) % 8 == 7)
+        completion = ring->completions[(tail - 1) & ring->mask];
     ring->completions[tail & ring->mask] = completion;
     if (ring->header->submission_tail != tail)
         dk_ring_publish_completions(ring->header, tail + 1);
