@@ -8,8 +8,8 @@
 
 #include "server/bell.h"
 
-/* Of one session before the next has its turn: enough to amortise the look at its ring, and at small products
- * (some microseconds in all) too few for a neighbour to notice. */
+/* Of one session before the next has its turn: enough to amortise the look at its ring, and too few for a
+ * neighbour to notice. Large pieces end a turn sooner. */
 enum { PIECES_PER_TURN = 16 };
 
 struct dk_rings {
