@@ -48,6 +48,13 @@ dk_status dk_bench_ask_server(struct dk_bench *bench, struct dk_http_client *cli
     return status;
 }
 
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
 dk_status dk_bench_check_answers(const float *answers, uint32_t repeat, uint64_t rows, uint64_t n,
                                  struct dk_error *error)
 {
@@ -58,7 +65,7 @@ dk_status dk_bench_check_answers(const float *answers, uint32_t repeat, uint64_t
             return dk_fail(error, DK_INTERNAL, "y[%llu][%llu] is %g for finite rows", row, column,
                            (double)answers[i]);
         for (uint32_t turn = 1; turn < repeat; turn++)
-            if (memcmp(&answers[i], &answers[turn * count + i], sizeof *answers) != 0)
+            if (bits_of(answers[i]) != bits_of(answers[turn * count + i]))
                 return dk_fail(error, DK_INTERNAL, "y[%llu][%llu] is %.9g and then %.9g for the same rows",
                                row, column, (double)answers[i], (double)answers[turn * count + i]);
     }

@@ -87,9 +87,9 @@ static void print_failures(uint64_t rows, const struct dk_load_result *result, F
 {
     if (result->failed_count == 0)
         return;
+    uint64_t request_count = result->failed_count + result->codes[DK_OK];
     fprintf(stream, "rows %llu: %llu of %llu requests failed:", (unsigned long long)rows,
-            (unsigned long long)result->failed_count,
-            (unsigned long long)(result->failed_count + result->codes[DK_OK]));
+            (unsigned long long)result->failed_count, (unsigned long long)request_count);
     const char *separator = " ";
     for (uint32_t code = 1; code < DK_LOAD_CODE_COUNT; code++) {
         char name[32];

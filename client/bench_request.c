@@ -82,6 +82,11 @@ static void begin_head(struct dk_json_text *head, const struct dk_load_http_targ
     dk_json_text_raw(head, target->host);
     dk_json_text_raw(head, "\r\nUser-Agent: decomposek/" DK_VERSION
                            "\r\nContent-Type: application/octet-stream\r\n");
+    if (target->api_key) {
+        dk_json_text_raw(head, "Authorization: Bearer ");
+        dk_json_text_raw(head, target->api_key);
+        dk_json_text_raw(head, "\r\n");
+    }
 }
 
 static void make_v1_head(struct dk_json_text *head, const struct dk_load_http_target *target,

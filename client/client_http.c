@@ -130,7 +130,7 @@ static void progress(struct dk_client *client)
         CURLcode code = message->data.result;
         for (uint32_t i = 0; i < DK_HTTP_LANES && message->msg == CURLMSG_DONE; i++)
             if (session->lanes[i].is_flying && dk_http_client_easy(session->lanes[i].http) == easy) {
-                complete_lane(client, &session->lanes[i], code);
+                complete_lane(client, &session->lanes[i], (int)code);
                 break; /* the message is gone with its handle */
             }
     }

@@ -367,7 +367,7 @@ dk_status dk_http_client_send(struct dk_http_client *client, const struct dk_htt
     dk_status status = dk_http_client_begin(client, request, error);
     if (status != DK_OK)
         return status;
-    return dk_http_client_end(client, curl_easy_perform(client->easy), out, error);
+    return dk_http_client_end(client, (int)curl_easy_perform(client->easy), out, error);
 }
 
 void dk_http_response_deinit(struct dk_http_response *response)

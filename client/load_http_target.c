@@ -95,6 +95,7 @@ dk_status dk_load_http_resolve(const struct dk_http_options *options, struct dk_
     if (!parts)
         return dk_fail(error, DK_NO_MEMORY, "no memory for the URL");
     memset(out, 0, sizeof *out);
+    out->api_key = options->api_key;
     dk_status status = take_parts(parts, options, out, error);
     curl_url_cleanup(parts);
     return status;

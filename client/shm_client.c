@@ -32,7 +32,7 @@ static dk_status submit(struct dk_client *client, uint32_t index, const struct d
                         struct dk_error *error)
 {
     struct dk_shm_session *session = dk_shm_live(client);
-    if (session->is_draining || dk_ring_server_state(session->ring.header) != DK_RING_OPEN)
+    if (session->is_draining)
         return dk_fail(error, DK_UNAVAILABLE, "the daemon is stopping and takes no new work");
     struct dk_ring_submission submission = {
         .user_data = (uint64_t)client->entries[index].serial << 32 | index,
@@ -129,6 +129,9 @@ static void progress(struct dk_client *client)
         }
     }
     dk_ring_release_completions(header, session->head);
+    /* Here, where the line with it is at hand: the daemon writes it with each completion. */
+    if (dk_ring_server_state(header) != DK_RING_OPEN)
+        session->is_draining = true;
 }
 
 /* The daemon says that nothing will complete any more. */
@@ -136,7 +139,7 @@ static void end_closed_session(struct dk_client *client)
 {
     struct dk_shm_session *session = dk_shm_live(client);
     if (dk_ring_completion_tail(session->ring.header) != session->head)
-        return; /* first what it completed before */
+        return;                  /* first what it completed before */
     dk_shm_check_daemon(client); /* the reason is on the socket */
     dk_client_lose(client, "the daemon closed it");
 }

@@ -49,7 +49,7 @@ static void add_row(struct dk_table *table, const struct dk_top_row *row, bool b
 static void print_summary(const struct dk_top_view *view, FILE *stream)
 {
     const struct dk_top_snapshot *now = view->now;
-    char cells[8][CELL_BYTES];
+    char cells[9][CELL_BYTES];
     put_short(cells[0], view->requests_per_s);
     put_short(cells[1], view->rows_per_s);
     put_short(cells[2], view->failed_per_s);
@@ -57,6 +57,7 @@ static void print_summary(const struct dk_top_view *view, FILE *stream)
     put_number(cells[4], now->in_flight, "%.0f");
     put_short(cells[5], view->batch_rows);
     put_short(cells[6], view->batch_jobs);
+    put_short(cells[8], view->refused_per_s);
     put_number(cells[7], 100 * view->cpu_fraction, "%.0f");
     /* The labels come from a server: control characters must not reach the terminal. */
     struct dk_error clean;
@@ -69,8 +70,9 @@ static void print_summary(const struct dk_top_view *view, FILE *stream)
             cells[7], isnan(now->resident_bytes) ? 0 : now->resident_bytes / 1048576,
             view->is_restarted ? "  RESTARTED" : "");
     fprintf(stream,
-            "%s requests/s  %s rows/s  %s failed/s  queue %s  in flight %s  launch %s rows, %s requests\n",
-            cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6]);
+            "%s requests/s  %s rows/s  %s failed/s  %s refused/s  queue %s  in flight %s  launch %s rows, %s "
+            "requests\n",
+            cells[0], cells[1], cells[2], cells[8], cells[3], cells[4], cells[5], cells[6]);
 }
 
 bool dk_top_view_text(const struct dk_top_view *view, bool by_bucket, FILE *stream)
@@ -124,6 +126,7 @@ void dk_top_view_json(const struct dk_top_view *view, struct dk_json_text *text)
     dk_json_add_double(text, ",\"requests_per_s\":", view->requests_per_s);
     dk_json_add_double(text, ",\"rows_per_s\":", view->rows_per_s);
     dk_json_add_double(text, ",\"failed_per_s\":", view->failed_per_s);
+    dk_json_add_double(text, ",\"refused_per_s\":", view->refused_per_s);
     dk_json_add_double(text, ",\"queue_depth\":", now->queue_depth);
     dk_json_add_double(text, ",\"in_flight\":", now->in_flight);
     dk_json_add_double(text, ",\"batch_rows_mean\":", view->batch_rows);

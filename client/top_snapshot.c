@@ -191,6 +191,8 @@ static void take_number(struct dk_top_snapshot *snapshot, const struct dk_metric
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         if (strcmp(sample->name, numbers[i].name) == 0)
             *numbers[i].out = sample->value;
+    if (strcmp(sample->name, "decomposek_http_refused_total") == 0)
+        snapshot->refused_count = whole(sample->value);
     if (strcmp(sample->name, "decomposek_batch_rows_count") == 0)
         snapshot->batch_rows.count = whole(sample->value);
     if (strcmp(sample->name, "decomposek_batch_jobs_count") == 0)

@@ -30,7 +30,7 @@ struct dk_top_series {
 
 struct dk_top_model {
     char name[DK_MODEL_NAME_BYTES + 1];
-    uint64_t rows, ok_count, failed_count; /* failed: every outcome but ok */
+    uint64_t rows, ok_count, failed_count; /* admitted; failed: every outcome but ok */
 };
 
 /* Sum and count of a histogram. */
@@ -43,6 +43,7 @@ struct dk_top_snapshot {
     uint64_t taken_ns;   /* CLOCK_MONOTONIC, by the caller */
     double start_time_s; /* of the daemon, Unix time; 0: not said */
     double queue_depth, in_flight, is_ready, cpu_s, resident_bytes; /* NaN: not said */
+    uint64_t refused_count; /* before admission: such requests belong to no model */
     struct dk_top_sum batch_rows, batch_jobs;
     char version[64], backend[32], device[160];
     struct dk_top_series *series;

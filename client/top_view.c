@@ -185,6 +185,8 @@ static void fill_totals(struct dk_top_view *view, const struct dk_top_snapshot *
     view->rows_per_s = rows / view->elapsed_s;
     view->failed_per_s = failed / view->elapsed_s;
     view->requests_per_s = (ok + failed) / view->elapsed_s;
+    view->refused_per_s =
+        (double)grown(before ? before->refused_count : 0, now->refused_count) / view->elapsed_s;
     view->batch_rows = mean_growth(before ? &before->batch_rows : NULL, &now->batch_rows);
     view->batch_jobs = mean_growth(before ? &before->batch_jobs : NULL, &now->batch_jobs);
     view->cpu_fraction = (now->cpu_s - (before ? before->cpu_s : 0)) / view->elapsed_s;

@@ -22,7 +22,8 @@ struct dk_top_view {
     size_t row_count;
     double elapsed_s;
     bool is_restarted; /* counters began again in between: rates count from the new beginning */
-    double requests_per_s, rows_per_s, failed_per_s; /* all models together */
+    double requests_per_s, rows_per_s, failed_per_s; /* all models together, admitted requests */
+    double refused_per_s;                            /* refused before admission, over HTTP */
     double batch_rows, batch_jobs;                   /* means of a launch; NaN without launches */
     double cpu_fraction;                             /* of one processor */
     const struct dk_top_snapshot *now;               /* borrowed */

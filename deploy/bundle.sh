@@ -30,10 +30,10 @@ command -v patchelf >/dev/null || { echo "bundle.sh: patchelf is missing: apt-ge
 
 programs_of() {
     case $1 in
-    daemon) ls "$build"/bin/decomposekd "$build"/bin/decomposek-tune ;;
+    daemon) ls "$build"/bin/decomposekd "$build"/bin/decomposek-{tune,bench-inproc} ;;
     cli) ls "$build"/bin/decomposek ;;
     tests) find "$build/bin" -maxdepth 1 -type f -executable \( -name 'test_*' -o -name 'probe_*' \) ;;
-    bench) find "$build/bin" -maxdepth 1 -type f -executable \( -name 'bench_*' -o -name decomposek-tune \) ;;
+    bench) find "$build/bin" -maxdepth 1 -type f -executable \( -name 'bench_*' -o -name wake_pingpong -o -name decomposek -o -name decomposek-tune -o -name decomposek-bench-inproc \) ;;
     esac
 }
 

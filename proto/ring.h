@@ -95,7 +95,7 @@ struct dk_ring_completion {
 #define DK_RING_DETAIL_MAP(X)                                                                                \
     X(NONE, OK, "ok")                                                                                        \
     X(MODEL_ID, NOT_FOUND, "the model id was never opened in this session")                                  \
-    X(MODEL_GONE, NOT_FOUND, "the model is not loaded any more")                                             \
+    X(MODEL_GONE, NOT_FOUND, "the model is not loaded any more, or has another shape now")                   \
     X(ROWS, BAD_SHAPE, "rows is above the limit")                                                            \
     X(A_DTYPE, BAD_DTYPE, "a_dtype is not fp32, bf16 or fp16")                                               \
     X(C_DTYPE, BAD_DTYPE, "c_dtype is not fp32, bf16 or fp16")                                               \

@@ -283,6 +283,9 @@ struct dk_control_result dk_control_run(struct dk_daemon *daemon, struct dk_http
     }
     if (!control.result.is_abrupt) {
         dk_daemon_set_state(daemon, DK_DAEMON_CLOSING);
+        if (control.shm != NULL) {
+            dk_shm_close(control.shm); /* clients that were let in while loading failed */
+        }
         uv_walk(&control.loop, close_handle, NULL);
         (void)uv_run(&control.loop, UV_RUN_DEFAULT); /* runs the closing callbacks, ends a reload */
         (void)uv_loop_close(&control.loop);

@@ -8,8 +8,8 @@
 
 #include "server/bell.h"
 
-/* Of one session before the next has its turn: enough to amortise the look at its ring, and at small products
- * (some microseconds in all) too few for a neighbour to notice. */
+/* Of one session before the next has its turn: enough to amortise the look at its ring, and too few for a
+ * neighbour to notice. Large pieces end a turn sooner. */
 enum { PIECES_PER_TURN = 16 };
 
 struct dk_rings {
@@ -20,12 +20,14 @@ struct dk_rings {
     bool is_ended, is_closing;
     _Atomic bool has_news; /* something in the lists changed: the executor must look */
     uint32_t count;        /* executor only, from here on */
-    struct dk_shm_session *sessions[];
+    struct place {
+        struct dk_shm_session *session;
+    } places[];
 };
 
 dk_status dk_rings_new(const struct dk_rings_options *options, struct dk_rings **out, struct dk_error *error)
 {
-    struct dk_rings *rings = calloc(1, sizeof *rings + options->capacity * sizeof rings->sessions[0]);
+    struct dk_rings *rings = calloc(1, sizeof *rings + options->capacity * sizeof rings->places[0]);
     if (rings == NULL) {
         return dk_fail(error, DK_NO_MEMORY, "no memory for %u sessions", options->capacity);
     }
@@ -120,9 +122,9 @@ struct dk_shm_session *dk_rings_take_released(struct dk_rings *rings)
 /* Under the mutex; the last one takes the free place. */
 static void let_go(struct dk_rings *rings, uint32_t index)
 {
-    struct dk_shm_session *session = rings->sessions[index];
+    struct dk_shm_session *session = rings->places[index].session;
     dk_shm_session_end(session);
-    rings->sessions[index] = rings->sessions[--rings->count];
+    rings->places[index].session = rings->places[--rings->count].session;
     put_released(rings, session);
 }
 
@@ -140,10 +142,10 @@ static void look_at_news(struct dk_rings *rings)
     while (rings->added != NULL) {
         struct dk_shm_session *session = rings->added;
         rings->added = session->next;
-        rings->sessions[rings->count++] = session;
+        rings->places[rings->count++].session = session;
     }
     for (uint32_t i = 0; i < rings->count;) {
-        struct dk_shm_session *session = rings->sessions[i];
+        struct dk_shm_session *session = rings->places[i].session;
         if (rings->is_closing || session->leave == DK_SHM_LEAVE_WHEN_DONE) {
             dk_shm_session_close(session);
         }
@@ -174,7 +176,8 @@ bool dk_rings_turn(struct dk_rings *rings, const struct dk_launcher *launcher, u
         has_worked = true;
     }
     for (uint32_t i = 0; i < rings->count;) {
-        enum dk_shm_turn turn = dk_shm_session_turn(rings->sessions[i], launcher, PIECES_PER_TURN, now_ns);
+        enum dk_shm_turn turn =
+            dk_shm_session_turn(rings->places[i].session, launcher, PIECES_PER_TURN, now_ns);
         has_worked |= turn != DK_SHM_IDLE;
         if (turn == DK_SHM_BROKEN) {
             drop_broken(rings, i);
@@ -188,13 +191,13 @@ bool dk_rings_turn(struct dk_rings *rings, const struct dk_launcher *launcher, u
 bool dk_rings_arm(struct dk_rings *rings)
 {
     for (uint32_t i = 0; i < rings->count; i++) {
-        dk_ring_set_needs_wakeup(rings->sessions[i]->ring.header, true);
+        dk_ring_set_needs_wakeup(rings->places[i].session->ring.header, true);
     }
     if (atomic_load(&rings->has_news)) {
         return false;
     }
     for (uint32_t i = 0; i < rings->count; i++) {
-        if (dk_shm_session_has_work(rings->sessions[i])) {
+        if (dk_shm_session_has_work(rings->places[i].session)) {
             return false;
         }
     }
@@ -204,7 +207,7 @@ bool dk_rings_arm(struct dk_rings *rings)
 void dk_rings_disarm(struct dk_rings *rings)
 {
     for (uint32_t i = 0; i < rings->count; i++) {
-        dk_ring_set_needs_wakeup(rings->sessions[i]->ring.header, false);
+        dk_ring_set_needs_wakeup(rings->places[i].session->ring.header, false);
     }
 }
 

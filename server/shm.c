@@ -274,10 +274,7 @@ static void on_released_session(uv_async_t *async)
 {
     struct dk_shm *shm = async->data;
     struct dk_shm_session *session;
-    if (shm->daemon->rings == NULL) {
-        return;
-    }
-    while ((session = dk_rings_take_released(shm->daemon->rings)) != NULL) {
+    while (shm->has_given && (session = dk_rings_take_released(shm->daemon->rings)) != NULL) {
         struct dk_shm_client *client = session->context;
         client->is_with_executor = false;
         if (session->broken_status != DK_OK && !client->is_ending) {
@@ -302,6 +299,7 @@ dk_status dk_shm_give_to_executor(struct dk_shm_client *client, struct dk_error 
         status = dk_rings_add(shm->daemon->rings, &client->session, error);
     }
     client->is_with_executor = status == DK_OK;
+    shm->has_given |= client->is_with_executor;
     return status;
 }
 
@@ -364,7 +362,7 @@ void dk_shm_close(struct dk_shm *shm)
             (void)dk_shm_socket_send_failure(client->fd, DK_SHM_GOODBYE, DK_UNAVAILABLE, reason);
         }
     }
-    if (shm->daemon->rings != NULL) {
+    if (shm->has_given) { /* before that the loading thread may be at work on `rings` */
         dk_rings_close(shm->daemon->rings);
     }
 }

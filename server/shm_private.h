@@ -23,6 +23,7 @@ struct dk_shm {
     uint64_t total_bytes;
     uint64_t last_session_id;
     bool is_paused, is_closing, is_finishing;
+    bool has_given; /* a session to the executor, ever */
 };
 
 enum dk_shm_state {

@@ -209,11 +209,15 @@ static void hold_model(struct dk_shm_session *session)
     }
 }
 
+/* A turn also ends after the piece that passes this: many small products, or one large one. */
+enum { TURN_NS = 50000 };
+
 enum dk_shm_turn dk_shm_session_turn(struct dk_shm_session *session, const struct dk_launcher *launcher,
                                      uint32_t piece_limit, uint64_t *now_ns)
 {
+    uint64_t begin_ns = *now_ns;
     dk_shm_models_refresh(session->models);
-    for (uint32_t i = 0; i < piece_limit; i++) {
+    for (uint32_t i = 0; i < piece_limit && *now_ns - begin_ns < TURN_NS; i++) {
         if (!session->is_active) {
             enum dk_shm_turn turn = take(session);
             if (turn == DK_SHM_IDLE) {
@@ -223,7 +227,9 @@ enum dk_shm_turn dk_shm_session_turn(struct dk_shm_session *session, const struc
             if (turn == DK_SHM_BROKEN) {
                 return turn;
             }
-            *now_ns = i == 0 ? dk_clock_now_ns() : *now_ns;
+            if (i == 0) {
+                begin_ns = *now_ns = dk_clock_now_ns();
+            }
             enum dk_ring_detail detail = start(session, *now_ns);
             if (detail != DK_RING_DETAIL_NONE) {
                 finish(session, launcher, dk_ring_detail_status(detail), detail, *now_ns);

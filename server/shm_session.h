@@ -65,8 +65,8 @@ enum dk_shm_turn {
     DK_SHM_WORKED, /* something was completed or computed */
     DK_SHM_BROKEN  /* the client broke the rules: broken says how; nothing more is to be done with the ring */
 };
-/* At most `piece_limit` requests or pieces of one. *now_ns is a recent reading of the clock, updated. Thread:
- * executor. */
+/* At most `piece_limit` requests or pieces of one, fewer when they take long. *now_ns is a recent reading of
+ * the clock, updated. Thread: executor. */
 enum dk_shm_turn dk_shm_session_turn(struct dk_shm_session *session, const struct dk_launcher *launcher,
                                      uint32_t piece_limit, uint64_t *now_ns);
 /* There is something for a turn to do. Thread: executor. */

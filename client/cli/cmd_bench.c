@@ -234,7 +234,7 @@ static dk_status write_report(const struct dk_bench_report *report, const struct
 static bool has_answers(const struct dk_load_result *results, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (results[i].answered_count == 0)
+        if (results[i].answered_count == 0 && results[i].codes[DK_OK] == 0)
             return false;
     return count > 0;
 }

@@ -1,6 +1,6 @@
 /* blocking.c: one product with a model of the daemon, waited for.
  * Usage: example_blocking ADDRESS MODEL, for example unix:/run/decomposek/ring.sock gate */
-#include <decomposek_client.h>
+#include "decomposek_client.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,7 +30,7 @@ int main(int argc, char **argv)
         x[i] = (float)(i % 7) - 3;
 
     const struct dk_client_request request = {
-        .rows = ROWS, .a = x, .a_dtype = DK_FP32, .c = y, .c_dtype = DK_FP32, .timeout_ms = 1000};
+        .rows = ROWS, .a = x, .a_dtype = DK_FP32, .c = y, .c_dtype = DK_FP32, .timeout_ms = 5000};
     if (dk_client_infer(model, &request, &timing, &error) != DK_OK)
         goto report;
     for (int row = 0; row < ROWS; row++)

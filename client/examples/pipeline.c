@@ -1,6 +1,6 @@
 /* pipeline.c: many products, several in flight; operands are written and read where the daemon computes,
  * without a copy. Usage: example_pipeline ADDRESS MODEL [COUNT] */
-#include <decomposek_client.h>
+#include "decomposek_client.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -43,7 +43,7 @@ static dk_status run(struct dk_client *client, struct dk_client_model *model, lo
     while (finished < total) {
         struct dk_client_completion done[IN_FLIGHT];
         size_t count;
-        dk_status status = dk_client_wait(client, 1000, done, IN_FLIGHT, &count, error);
+        dk_status status = dk_client_wait(client, 0, done, IN_FLIGHT, &count, error);
         for (size_t i = 0; status == DK_OK && i < count; i++, finished++) {
             struct slot *slot = done[i].user_data;
             if (done[i].status != DK_OK)

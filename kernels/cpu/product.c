@@ -2,6 +2,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/reduce.h"
+#include "kernels/cpu/small_k.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -241,10 +242,14 @@ static void run_split_task(void *context, uint32_t index, uint32_t thread_index)
     }
 }
 
+static bool is_worth_threads(const struct product *product)
+{
+    return (double)product->call->m * (double)product->n * (double)product->k >= inline_work;
+}
+
 static void run_tasks(const struct product *product, dk_pool_task task, uint32_t task_count)
 {
-    double work = (double)product->call->m * (double)product->n * (double)product->k;
-    if (work >= inline_work) {
+    if (is_worth_threads(product)) {
         dk_pool_run(product->device->pool, task, (void *)(uintptr_t)product, task_count);
         return;
     }
@@ -273,6 +278,10 @@ void dk_cpu_product(struct dk_cpu_device *device, const struct dk_cpu_weights *w
         .group = plan->tile_n / DK_PLAN_PANEL_N,
         .is_a_direct = call->a_dtype == DK_FP32 && (uintptr_t)call->a % sizeof(float) == 0,
     };
+    if (dk_cpu_is_small_k(plan) && !is_worth_threads(&product)) {
+        dk_cpu_small_k(device->isa, device->scratch, weights, plan, call, &product.output);
+        return;
+    }
     product.group_count = (uint32_t)dk_ceil_div(product.panel_count, product.group);
     uint32_t tile_count = product.group_count * product.row_block_count;
     if (plan->backend_variant == DK_PLAN_TILED) {

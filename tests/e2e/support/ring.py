@@ -96,7 +96,10 @@ class Ring(Socket):
     def __init__(self, path, entries=16, data_bytes=1 << 16, timeout=10):
         super().__init__(path, timeout)
         self.entries, self.tail, self.head = entries, 0, 0
-        self.send(hello(entries, data_bytes))
+        try:
+            self.send(hello(entries, data_bytes))
+        except BrokenPipeError:
+            pass  # refused at once: the reason is there to be read
         body, fds = self.expect("WELCOME")
         self.memory_fd, self.doorbell_fd = fds
         (self.session_id, count, self.submissions, self.completions, self.data, self.data_bytes, self.bytes, self.max_rows, self.can_load,

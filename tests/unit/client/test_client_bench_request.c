@@ -34,6 +34,20 @@ static void test_v1_request_carries_the_bytes_of_x(void **state)
     dk_bench_request_deinit(&request);
 }
 
+static void test_an_api_key_is_sent(void **state)
+{
+    (void)state;
+    const struct dk_load_http_target with_key = {.host = "h:81", .api_key = "secret-key"};
+    struct dk_bench_request request;
+    struct dk_error error;
+    assert_int_equal(
+        dk_bench_request_init(&with_key, DK_BENCH_V1, &model, NULL, 1, DK_BF16, "abcdef", &request, &error),
+        DK_OK);
+    static const char line[] = "\r\nAuthorization: Bearer secret-key\r\n";
+    assert_non_null(memmem(request.bytes, request.length, line, sizeof line - 1));
+    dk_bench_request_deinit(&request);
+}
+
 /* The framing of the Open Inference Protocol: JSON, its length in a header, then the tensor. */
 static void test_v2_request_is_json_and_the_binary_tensor(void **state)
 {
@@ -142,6 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_v1_request_carries_the_bytes_of_x),
+        cmocka_unit_test(test_an_api_key_is_sent),
         cmocka_unit_test(test_v2_request_is_json_and_the_binary_tensor),
         cmocka_unit_test(test_sizes_that_overflow_are_refused),
         cmocka_unit_test(test_rows_are_seeded_and_finite),

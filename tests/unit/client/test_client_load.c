@@ -143,7 +143,7 @@ static void test_failures_are_counted_by_code_and_not_timed(void **state)
     struct dk_load_result result =
         run(&behaviour,
             (struct dk_load_plan){
-                .thread_count = 1, .slot_count = 1, .warmup_s = 0.001, .duration_s = 0.1, .timeout_s = 5});
+                .thread_count = 1, .slot_count = 1, .warmup_s = 0.001, .duration_s = 0.3, .timeout_s = 5});
     assert_true(result.codes[503] >= result.codes[DK_OK] / 2 - 1 && result.codes[503] > 1);
     assert_int_equal(result.failed_count, result.codes[503]);
     assert_int_equal(result.latency.count, result.codes[DK_OK]);

@@ -41,8 +41,13 @@ static struct dk_load_result run(const struct load_answer *answer, uint32_t slot
                                       .duration_s = 0.2,
                                       .timeout_s = 2};
     struct dk_error error = {0};
-    if (dk_load_run(&plan, &result, &error) != DK_OK)
-        fail_msg("%s", error.message);
+    /* On a busy machine nothing may come back in one window: then another. */
+    for (int turn = 0; turn < 50; turn++) {
+        if (dk_load_run(&plan, &result, &error) != DK_OK)
+            fail_msg("%s", error.message);
+        if (result.codes[DK_OK] + result.failed_count > 2)
+            break;
+    }
     stub_kill(&server);
     return result;
 }

@@ -15,7 +15,8 @@ static char *page(uint64_t count, uint64_t rows, uint64_t failed, double start_s
     assert_true(
         asprintf(&text,
                  "decomposek_info{version=\"9\",backend=\"cpu\",device=\"d\x1b[2J\",isa=\"x\"} 1\n"
-                 "decomposek_queue_depth 3\ndecomposek_in_flight_requests 5\ndecomposek_ready 1\n"
+                 "decomposek_http_refused_total %llu\ndecomposek_queue_depth "
+                 "3\ndecomposek_in_flight_requests 5\ndecomposek_ready 1\n"
                  "decomposek_requests_total{model=\"@adhoc\",outcome=\"ok\"} 0\n"
                  "decomposek_requests_total{model=\"gate\",outcome=\"ok\"} %llu\n"
                  "decomposek_requests_total{model=\"gate\",outcome=\"busy\"} %llu\n"
@@ -40,8 +41,8 @@ static char *page(uint64_t count, uint64_t rows, uint64_t failed, double start_s
                  "decomposek_request_duration_seconds_bucket{shape=\"16x4\",t_bucket=\"2\",transport=\"a\","
                  "le=\"+Inf\"} 0\n"
                  "process_start_time_seconds %.3f\nprocess_cpu_seconds_total %llu.5\nunknown{a=\"b\"} 7\n",
-                 all, (unsigned long long)failed, (unsigned long long)rows, (unsigned long long)rows, all,
-                 most, all, all, all, all * 2, start_s, all / 100) > 0);
+                 all / 2, all, (unsigned long long)failed, (unsigned long long)rows, (unsigned long long)rows,
+                 all, most, all, all, all, all * 2, start_s, all / 100) > 0);
     return text;
 }
 
@@ -97,6 +98,7 @@ static void test_rates_and_quantiles_are_of_the_interval(void **state)
     check_near(view.batch_rows, 2);
     check_near(view.cpu_fraction, 10);
     check_near(view.requests_per_s, 1002);
+    check_near(view.refused_per_s, 500);
     dk_top_view_deinit(&view);
     assert_int_equal(dk_top_view_make(&before, &now, tree, true, &view, &error), DK_OK);
     assert_int_equal(view.row_count, 1); /* only what had requests */
