@@ -55,12 +55,16 @@ def test_refusals_raise(authority):
 
 def test_cancelled_requests_leave_nothing_behind(authority, daemon):
     async def body(client):
-        for _ in range(20):
+        cancelled = 0
+        for i in range(24):
             task = asyncio.create_task(client.infer("gate", [make_input(np.ones((200, 7168)), "FP32")]))
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(i % 6 * 0.004)  # before, while and after it is sent; some may be answered already
             task.cancel()
-            with pytest.raises(asyncio.CancelledError):
+            try:
                 await task
+            except asyncio.CancelledError:
+                cancelled += 1
+        assert cancelled > 0
 
     run(authority, body)
     from support.daemon import eventually
