@@ -71,6 +71,7 @@ def seeds(shm_key):
         ("POST", "/v2/systemsharedmemory/region/r/unregister", {}, b""),
         ("POST", "/v2/cudasharedmemory/region/r/register", {}, b'{"raw_handle":{"b64":"AAAA"},"device_id":0,"byte_size":16}'),
     ]
+    found *= 20  # as much weight as all the files together, most of which are refused as they are
     for path in glob.glob(os.path.join(HERE, "json/*/*.json")):
         with open(path, "rb") as file:
             found.append(("POST", INFER, {}, file.read()))
