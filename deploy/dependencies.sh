@@ -4,7 +4,8 @@
 
 DK_BUILD_PACKAGES=(build-essential cmake ninja-build pkg-config libmicrohttpd-dev libcjson-dev libuv1-dev
     libcmocka-dev libopenblas-pthread-dev libcurl4-openssl-dev zlib1g-dev curl python3 python3-numpy)
-DK_TEST_PACKAGES=(clang clang-format clang-tidy libclang-rt-dev python3-venv locales procps util-linux)
+DK_TEST_PACKAGES=(clang clang-format clang-tidy libclang-rt-dev python3-venv locales procps util-linux
+    wrk libb64-0d) # libb64: perf_analyzer
 
 # Print those of the given packages that are not installed, one a line.
 dk_missing_packages() {

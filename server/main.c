@@ -108,9 +108,7 @@ static int check_config(struct dk_daemon *daemon)
 {
     struct dk_error error;
     int exit_code = EXIT_OK;
-    if (dk_api_keys_new(daemon->config->api_key_file, &daemon->api_keys, &error) != DK_OK) {
-        exit_code = fail("check_failed", EXIT_FAILED, &error);
-    } else if (start_engine(daemon, &error) != DK_OK) {
+    if (start_engine(daemon, &error) != DK_OK) {
         exit_code = fail("backend_unavailable",
                          daemon->config->backend == DK_BACKEND_CUDA ? EXIT_DEVICE : EXIT_FAILED, &error);
     } else if (start_metrics(daemon, &error) != DK_OK || dk_daemon_load(daemon, &error) != DK_OK) {
@@ -121,7 +119,6 @@ static int check_config(struct dk_daemon *daemon)
     dk_daemon_unload(daemon);
     dk_metrics_free(daemon->metrics);
     dk_engine_free(daemon->engine);
-    dk_api_keys_free(daemon->api_keys);
     return exit_code;
 }
 
@@ -147,10 +144,6 @@ static int serve(struct dk_daemon *daemon)
     block_signals();
     if (open_listeners(daemon, &listeners, &error) != DK_OK) {
         exit_code = fail("listen_failed", EXIT_FAILED, &error);
-        goto close_listeners;
-    }
-    if (dk_api_keys_new(daemon->config->api_key_file, &daemon->api_keys, &error) != DK_OK) {
-        exit_code = fail("api_keys_unusable", EXIT_FAILED, &error);
         goto close_listeners;
     }
     if (start_engine(daemon, &error) != DK_OK) {
@@ -182,7 +175,6 @@ free_metrics:
 free_engine:
     dk_engine_free(daemon->engine);
 close_listeners:
-    dk_api_keys_free(daemon->api_keys);
     close_listeners(daemon->config, &listeners);
     return exit_code;
 }
@@ -203,7 +195,13 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_IGN); /* a vanished client is an error code of write, not our end */
     (void)signal(SIGXFSZ, SIG_IGN); /* and so is a limit on file sizes, which shared memory counts towards */
     struct dk_daemon daemon = {.config = config, .started_ns = dk_clock_now_ns()};
-    int exit_code = config->check_only ? check_config(&daemon) : serve(&daemon);
+    int exit_code;
+    if (dk_api_keys_new(config->api_key_file, &daemon.api_keys, &error) != DK_OK) {
+        exit_code = fail("api_keys_unusable", EXIT_FAILED, &error);
+    } else {
+        exit_code = config->check_only ? check_config(&daemon) : serve(&daemon);
+    }
+    dk_api_keys_free(daemon.api_keys);
     dk_config_free(config);
     return exit_code;
 }

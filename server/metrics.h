@@ -1,11 +1,12 @@
 /* metrics.h: histograms, counters and gauges, and their exposition text. Relaxed atomics, no lock on the hot
  * path: a scrape never waits for compute, and compute never waits for a scrape.
  *
- * Labels come from what the operator loaded, never from a client: shape="KxN" of a loaded model or "other",
- * t_bucket of the engine's buckets (more rows than the largest count there: they are cut into pieces of it),
- * model="@adhoc" for requests without a loaded model ('@' cannot stand in a model's name). The series of
- * shape="other" appear with its first sample; all others exist from registration, at zero.
- * Memory: about 25 KiB per shape and 25 buckets; at most DK_METRICS_MAX_SHAPES shapes. */
+ * Labels come from what the operator loaded (or lets clients upload, bounded by the limits below), never from
+ * a request: shape="KxN" of a loaded model or "other", t_bucket of the engine's buckets (more rows than the
+ * largest count there: they are cut into pieces of it), model="@adhoc" for requests without a loaded model
+ * ('@' cannot stand in a model's name). The series of shape="other" appear with its first sample; all others
+ * exist from registration, at zero. Memory: about 25 KiB per shape and 25 buckets; at most
+ * DK_METRICS_MAX_SHAPES shapes. */
 #ifndef DK_SERVER_METRICS_H
 #define DK_SERVER_METRICS_H
 

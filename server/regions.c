@@ -20,6 +20,8 @@ struct dk_region {
     struct dk_region *next_unused;
 };
 
+enum { SLOT_BYTES = sizeof(void *) }; /* of the table: it is pointers that move, not regions */
+
 struct dk_regions {
     pthread_mutex_t mutex;
     struct dk_metrics *metrics;
@@ -31,7 +33,7 @@ struct dk_regions {
 dk_status dk_regions_new(const char *folder, uint32_t count_max, struct dk_metrics *metrics,
                          struct dk_regions **out, struct dk_error *error)
 {
-    struct dk_regions *regions = calloc(1, sizeof *regions + count_max * sizeof regions->table[0]);
+    struct dk_regions *regions = calloc(1, sizeof *regions + count_max * SLOT_BYTES);
     char *copy = strdup(folder);
     if (regions == NULL || copy == NULL) {
         free(regions);
@@ -153,8 +155,7 @@ static dk_status insert(struct dk_regions *regions, struct dk_region *region, st
     if (regions->count == regions->count_max) {
         return dk_fail(error, DK_BUSY, "%u regions are registered, the limit", regions->count_max);
     }
-    memmove(&regions->table[index + 1], &regions->table[index],
-            (regions->count - index) * sizeof regions->table[0]);
+    memmove(&regions->table[index + 1], &regions->table[index], (regions->count - index) * SLOT_BYTES);
     regions->table[index] = region;
     regions->count++;
     count_regions(regions);
@@ -202,8 +203,7 @@ void dk_regions_unregister(struct dk_regions *regions, const char *name)
     struct dk_region *region = is_found ? regions->table[index] : NULL;
     if (is_found) {
         regions->count--;
-        memmove(&regions->table[index], &regions->table[index + 1],
-                (regions->count - index) * sizeof regions->table[0]);
+        memmove(&regions->table[index], &regions->table[index + 1], (regions->count - index) * SLOT_BYTES);
         count_regions(regions);
         is_unused = drop_user(region);
     }

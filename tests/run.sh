@@ -5,14 +5,14 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
 . deploy/dependencies.sh
 
-stages=(deps format layers headers build tidy names unit e2e fuzz install cuda gpu quickstart asan tsan)
+stages=(deps format layers headers build tidy names unit e2e conformance fuzz install cuda gpu quickstart asan tsan)
 usage() {
     cat <<TEXT
 usage: tests/run.sh [--quick] [--only STAGE[,STAGE]]... [--list] [-h|--help]
   --quick   leave out the sanitizer builds, the fuzzers and the quickstart
   --only    only these stages (what a stage needs is built all the same)
   --list    print the stages in order
-environment: DK_BUILD_ROOT (default build), DK_JOBS (default: processors), DK_FUZZ_SECONDS (default 20)
+environment: DK_BUILD_ROOT (default build), DK_JOBS (default: processors), DK_FUZZ_SECONDS (default 10)
 exit: 0 when at least one test ran and none failed, 1 otherwise, 2 on a usage error
 TEXT
 }
@@ -142,13 +142,13 @@ build() {
     return "${built[$key]}"
 }
 
-python_environment() { # prints the interpreter
-    local dir=$build_root/venv-tests stamp
-    stamp=$(sha256sum tests/requirements.txt)
+python_environment() { # NAME REQUIREMENTS: prints the interpreter
+    local dir=$build_root/venv-$1 stamp
+    stamp=$(sha256sum "$2")
     if [ "$(cat "$dir/stamp" 2>/dev/null)" != "$stamp" ]; then
         rm -rf "$dir"
         "$(dk_python)" -m venv "$dir" >>"$logs/venv.log" 2>&1 &&
-            "$dir/bin/pip" install -q --disable-pip-version-check -r tests/requirements.txt >>"$logs/venv.log" 2>&1 ||
+            "$dir/bin/pip" install -q --disable-pip-version-check -r "$2" >>"$logs/venv.log" 2>&1 ||
             return 1
         echo "$stamp" >"$dir/stamp"
     fi
@@ -165,7 +165,7 @@ run_ctest() { # NAME PRESET SECONDS [PREFIX...]
 
 run_pytest() { # NAME PRESET SECONDS MARK [PREFIX...]
     local name=$1 log=$logs/$1.log junit=$logs/$1.xml began=$SECONDS status python tools
-    if ! python=$(python_environment); then
+    if ! python=$(python_environment tests tests/requirements.txt); then
         say_fail "$name" "no Python environment" "$logs/venv.log"
         return 1
     fi
@@ -192,6 +192,23 @@ stage_tidy() { build build_cpu cpu && check tidy 600 bash tests/checks/tidy.sh "
 stage_names() { build build_cpu cpu && check names 60 bash tests/checks/names.sh "$build_root/cpu"; }
 stage_unit() { build build_cpu cpu && run_ctest unit cpu 600; }
 stage_e2e() { build build_cpu cpu && run_pytest e2e cpu 900 'not soak_only'; }
+stage_conformance() {
+    build build_cpu cpu || return
+    local name=conformance log=$logs/conformance.log junit=$logs/conformance.xml began=$SECONDS status python tools
+    if ! python=$(python_environment conformance tests/conformance/requirements.txt); then
+        say_fail "$name" "no Python environment" "$logs/venv.log"
+        return 1
+    fi
+    tools=$(DK_PYTHON=$python bash tests/conformance/perf_analyzer.sh "$build_root/tools/perf_analyzer" 2>>"$logs/tools.log") ||
+        { say_fail "$name" "no perf_analyzer" "$logs/tools.log"; return 1; }
+    DK_PERF_ANALYZER=$tools DK_BIN_DIR=$build_root/cpu/bin PYTHONDONTWRITEBYTECODE=1 \
+        run_logged "$log" 900 "$python" -m pytest -c tests/conformance/pytest.ini -p no:cacheprovider \
+        --basetemp "$scratch/pytest-$name" --junitxml "$junit" tests/conformance
+    status=$?
+    rm -rf "$scratch/pytest-$name"
+    [ "$status" -eq 0 ] && grep '^note ' "$log"
+    count "$name" "$status" "$junit" "$log" "$began"
+}
 stage_install() { build build_cpu cpu && check install 120 bash tests/checks/install.sh "$build_root/cpu"; }
 
 stage_fuzz() {
@@ -207,7 +224,7 @@ stage_fuzz() {
         [ -d "${seeds[0]}" ] || seeds=()
         corpus=$scratch/corpus-$name
         mkdir -p "$corpus" # new inputs go here, the seeds stay as they are
-        check "$name" 180 "$binary" -max_total_time="${DK_FUZZ_SECONDS:-20}" -timeout=10 -rss_limit_mb=2048 \
+        check "$name" 180 "$binary" -max_total_time="${DK_FUZZ_SECONDS:-10}" -timeout=10 -rss_limit_mb=2048 \
             -artifact_prefix="$logs/$name-" -print_final_stats=1 "$corpus" "${seeds[@]}"
         rm -rf "$corpus"
     done

@@ -1,7 +1,7 @@
 """What the HTTP side costs: round trips, JSON, memory, health under load. Prints a table and JSON; asserts nothing.
 
 Usage: bench_http.py [--bin-dir build/release/bin] [--requests 100000] [--json FILE]
-Wants numpy (the tests' environment has it) and a quiet machine. Clients and daemon share the processors: on two cores the numbers include that.
+Wants numpy (the tests' environment has it), wrk and a quiet machine. Clients and daemon share the processors: on two cores the numbers include that.
 """
 
 import argparse
@@ -17,22 +17,28 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 sys.path.insert(0, os.path.join(ROOT, "tests/e2e"))
 
 
-def pingpong(bin_dir, port, count, path, content_type, accept, body):
-    out = subprocess.run([os.path.join(bin_dir, "http_pingpong"), str(port), str(count), path, content_type, accept], input=body, capture_output=True, check=True).stdout
+def pingpong(bin_dir, port, count, path, content_type, accept, body, header=None):
+    command = [os.path.join(bin_dir, "http_pingpong"), str(port), str(count), path, content_type, accept, *([header] if header else [])]
+    out = subprocess.run(command, input=body, capture_output=True, check=True).stdout
     found = json.loads(out)
     if found["status"] != 200:
         sys.exit(f"bench_http: HTTP {found['status']} from {path}")
     return found
 
 
-def mean_kernel_seconds(daemon, bucket):
-    """Mean kernel time of one launch so far, from the histogram of the gate's shape."""
+def kernel_totals(daemon, bucket):
+    """Seconds in kernels and their number so far, from the histogram of the gate's shape."""
     found = {"sum": 0.0, "count": 0.0}
     for line in daemon.get("/metrics").body.decode().splitlines():
         for part in found:
             if line.startswith(f"decomposek_kernel_duration_seconds_{part}{{") and 'shape="7168x256"' in line and f't_bucket="{bucket}"' in line:
                 found[part] += float(line.rsplit(" ", 1)[1])
-    return found["sum"] / max(1.0, found["count"])
+    return found["sum"], found["count"]
+
+
+def mean_kernel_seconds(daemon, bucket):
+    total, count = kernel_totals(daemon, bucket)
+    return total / max(1.0, count)
 
 
 def round_trips(daemon, bin_dir, gate):
@@ -45,6 +51,59 @@ def round_trips(daemon, bin_dir, gate):
     text = json.dumps({"model": "gate", "x": gate.rows(1).tolist()}).encode()
     results["JSON T=1, JSON answer"] = pingpong(bin_dir, daemon.port, 2000, "/v1/matmul", "application/json", "application/json", text)
     return results
+
+
+def against_echo(daemon, bin_dir, gate):
+    """Binary /v2 infer beside a bare libmicrohttpd server that takes the same body and answers as many bytes: at once, or handed to another thread
+    and back. In turns."""
+    from support import oip
+    from support.daemon import free_port
+
+    raw, results = "application/octet-stream", {}
+    threads = min(os.cpu_count(), 4)
+    for t, count in ((1, 3000), (256, 200)):
+        header, data = oip.binary_body(gate.rows(t), "bf16")
+        length = f"{oip.LENGTH_HEADER}: {len(header)}"
+
+        def infer():
+            return pingpong(bin_dir, daemon.port, count, oip.infer_path("gate"), raw, raw, header + data, length)
+
+        answer_bytes, before, peers = infer()["answer_bytes"], kernel_totals(daemon, t), {}
+        try:
+            for name, mode in (("echo", []), ("handover", ["handover"])):
+                port = free_port()
+                command = [os.path.join(bin_dir, "http_echo"), str(port), str(threads), str(answer_bytes), *mode]
+                peers[name] = (port, subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+                peers[name][1].stdout.readline()
+            turns = [[infer()["p50"], *(pingpong(bin_dir, port, count, "/", raw, raw, header + data, length)["p50"] for port, _ in peers.values())] for _ in range(5)]
+        finally:
+            for _, peer in peers.values():
+                peer.stdin.close()
+                peer.wait()
+        after = kernel_totals(daemon, t)
+        infer_p50, echo_p50, handover_p50 = (sorted(turn[i] for turn in turns)[2] for i in range(3))
+        kernel = (after[0] - before[0]) / (after[1] - before[1]) * 1e6
+        results[f"T={t}"] = {"body_bytes": len(header + data), "answer_bytes": answer_bytes, "echo_p50": echo_p50, "handover_p50": handover_p50, "infer_p50": infer_p50,
+                             "kernel_mean": kernel, "above_echo_and_kernel": infer_p50 - echo_p50 - kernel, "above_handover_and_kernel": infer_p50 - handover_p50 - kernel,
+                             "target_above_echo": 25 if t == 1 else 250}
+    return results
+
+
+def throughput(daemon, folder, seconds=3):
+    """wrk, 16 connections, binary /v2 infer of one row of a model of K = 64, N = 16."""
+    from support import oip
+
+    header, data = oip.binary_body([[0.5] * 64], "bf16")
+    script = os.path.join(folder, "infer.lua")
+    with open(script, "w") as file:
+        body = "".join(f"\\{byte:03d}" for byte in header + data)
+        file.write(f'wrk.method = "POST"\nwrk.headers["{oip.LENGTH_HEADER}"] = "{len(header)}"\nwrk.body = "{body}"\n')
+        file.write('function done(summary, latency) io.write(string.format("{\\"requests\\": %d, \\"us\\": %d, \\"bad\\": %d, \\"p50\\": %d, \\"p99\\": %d}", summary.requests, '
+                   "summary.duration, summary.errors.status + summary.errors.read + summary.errors.write + summary.errors.timeout + summary.errors.connect, latency:percentile(50), latency:percentile(99))) end\n")
+    command = ["wrk", "-t1", "-c16", f"-d{seconds}s", "-s", script, f"{daemon.url}{oip.infer_path('small')}"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = json.loads(out[out.index("{"):])
+    return {"requests_per_second": found["requests"] / found["us"] * 1e6, "bad": found["bad"], "p50_us": found["p50"], "p99_us": found["p99"], "target": 15000}
 
 
 def poll_health(port, stop, sender):
@@ -110,6 +169,13 @@ def print_tables(report):
     print(f"{'round trip (us)':22} {'p50':>9} {'p90':>9} {'p99':>9}   above kernel: {'p50':>9} {'p90':>9} {'p99':>9}")
     for name, found in report["round_trips"].items():
         print(f"{name:22} " + " ".join(f"{found[q]:9.1f}" for q in ("p50", "p90", "p99")) + " " * 17 + " ".join(f"{found['above_kernel_' + q]:9.1f}" for q in ("p50", "p90", "p99")))
+    print()
+    print(f"{'binary /v2 infer (us)':22} {'p50':>9} {'kernel':>9} {'echo':>9} {'handover':>9}   without kernel, above echo, handover (to reach)")
+    for name, found in report["against_echo"].items():
+        print(f"{name:22} {found['infer_p50']:9.1f} {found['kernel_mean']:9.1f} {found['echo_p50']:9.1f} {found['handover_p50']:9.1f}   {found['above_echo_and_kernel']:9.1f} "
+              f"{found['above_handover_and_kernel']:9.1f}   ({found['target_above_echo']})")
+    found = report["throughput"]
+    print(f"16 connections, K=64 N=16: {found['requests_per_second']:.0f} requests/s (to reach: {found['target']}), p50 {found['p50_us']} us, p99 {found['p99_us']} us, {found['bad']} bad")
     large = report["large_json"]
     print()
     print(f"JSON T=512, {large['body_bytes'] / 1e6:.1f} MB: {large['seconds'] * 1e3:.1f} ms all in, kernel {large['kernel_seconds'] * 1e3:.1f} ms, "
@@ -132,15 +198,18 @@ def main():
 
     with tempfile.TemporaryDirectory() as folder:
         gate = Model("gate", 256, 7168, seed=11).write(folder)
+        small = Model("small", 16, 64, seed=12).write(folder)
 
         def start_daemon():
-            flags = ["--backend=cpu", "--max-tokens=512", "--large-slabs=2", f"--max-body-bytes={128 << 20}", gate.flag]
+            flags = ["--backend=cpu", "--max-tokens=512", "--large-slabs=2", f"--max-body-bytes={128 << 20}", gate.flag, small.flag]
             return Daemon(flags, log_path=os.path.join(folder, "daemon.log")).wait_ready()
 
         daemon = start_daemon()
         try:
             report = {"cpus": os.cpu_count(), "version": subprocess.run([os.path.join(given.bin_dir, "decomposekd"), "--version"], capture_output=True, text=True).stdout.strip()}
             report["round_trips"] = round_trips(daemon, os.environ["DK_BIN_DIR"], gate)
+            report["against_echo"] = against_echo(daemon, os.environ["DK_BIN_DIR"], gate)
+            report["throughput"] = throughput(daemon, folder)
             report["memory"] = memory_over_time(daemon, os.environ["DK_BIN_DIR"], gate, given.requests)
             daemon.stop_cleanly()
             report["large_json"] = large_json(start_daemon, gate)

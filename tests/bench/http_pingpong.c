@@ -1,5 +1,5 @@
 /* http_pingpong.c: round trips of one keep-alive connection with blocking calls: what a lean client sees.
- * Usage: http_pingpong PORT COUNT PATH CONTENT_TYPE ACCEPT < body
+ * Usage: http_pingpong PORT COUNT PATH CONTENT_TYPE ACCEPT ["NAME: VALUE"] < body
  * Prints one JSON object, microseconds: {"count", "p50", "p90", "p99", "min", "max", "status",
  * "answer_bytes"}. */
 #include <arpa/inet.h>
@@ -162,8 +162,9 @@ static int measure(int fd, const char *request, size_t request_bytes, size_t cou
 
 int main(int argc, char **argv)
 {
-    if (argc != 6) {
-        fprintf(stderr, "usage: http_pingpong PORT COUNT PATH CONTENT_TYPE ACCEPT < body\n");
+    if (argc != 6 && argc != 7) {
+        fprintf(stderr,
+                "usage: http_pingpong PORT COUNT PATH CONTENT_TYPE ACCEPT [\"NAME: VALUE\"] < body\n");
         return 2;
     }
     unsigned long port = strtoul(argv[1], NULL, 10), count = strtoul(argv[2], NULL, 10);
@@ -177,10 +178,11 @@ int main(int argc, char **argv)
     char *request = body ? malloc(MAX_HEAD_BYTES + body_bytes) : NULL;
     if (!request)
         goto free_body;
-    int head = snprintf(request, MAX_HEAD_BYTES,
-                        "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nAccept: %s\r\n"
-                        "Content-Length: %zu\r\n\r\n",
-                        argv[3], argv[4], argv[5], body_bytes);
+    int head =
+        snprintf(request, MAX_HEAD_BYTES,
+                 "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nAccept: %s\r\n"
+                 "%s%sContent-Length: %zu\r\n\r\n",
+                 argv[3], argv[4], argv[5], argc == 7 ? argv[6] : "", argc == 7 ? "\r\n" : "", body_bytes);
     if (head < 0 || head >= MAX_HEAD_BYTES)
         goto free_request;
     memcpy(request + head, body, body_bytes);

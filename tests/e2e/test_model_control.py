@@ -190,10 +190,12 @@ def test_media_types_codings_and_chunks(client, open_daemon):
 
 @pytest.mark.sanitizer
 def test_one_upload_at_a_time_and_an_aborted_one_frees_the_place(client, open_daemon):
+    received = open_daemon.metric("decomposek_http_received_bytes_total")
     with connect(open_daemon.port) as sock:
         sock.sendall(b"PUT /v1/models/slow HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"x" * 10)
-        busy = eventually(lambda: (r := put(client, "fresh", constant_model(2, 2, 1))).status == 503 and r, what="a busy answer")
-        assert busy.header("retry-after") and busy.json()["status"] == "BUSY"
+        eventually(lambda: open_daemon.metric("decomposek_http_received_bytes_total") == received + 10, what="the first upload")
+        busy = put(client, "fresh", constant_model(2, 2, 1))
+        assert busy.status == 503 and busy.header("retry-after") and busy.json()["status"] == "BUSY", busy
     eventually(lambda: put(client, "fresh", constant_model(2, 2, 1)).status in (200, 201), what="a free place")
     assert client.get("/v1/models/slow").status == 404
 
