@@ -299,14 +299,13 @@ dk_status dk_router_config_parse(const char *text, size_t length, struct dk_rout
                                  struct dk_error *error)
 {
     struct dk_json_reader *reader;
-    dk_status status = dk_json_reader_new_sized(NULL, 0, NULL, CONFIG_LIMIT_BYTES, &reader);
-    if (status != DK_OK) {
-        return status;
+    if (dk_json_reader_new_sized(NULL, 0, NULL, CONFIG_LIMIT_BYTES, &reader) != DK_OK) {
+        return dk_fail(error, DK_NO_MEMORY, "no memory to read a configuration of %zu bytes", length);
     }
     const char *skeleton;
     size_t skeleton_length;
     struct dk_error json_error = {0};
-    status = dk_json_reader_feed(reader, text, length, &json_error);
+    dk_status status = dk_json_reader_feed(reader, text, length, &json_error);
     if (status == DK_OK) {
         status = dk_json_reader_finish(reader, &skeleton, &skeleton_length, &json_error);
     }
