@@ -15,7 +15,8 @@
     "X-Decomposek-Timing-Us: queue=1.5 kernel=2 total=4\r\n"                                                 \
     "X-Decomposek-Plan: bucket=2 variant=v split_k=8 pieces=1 backend=cpu"
 
-static const char *const commands[] = {"infer", "bench", "top", "models", "plans", "check", "demo-checkpoint"};
+static const char *const commands[] = {"infer", "bench",          "top", "models", "plans",
+                                       "check", "demo-checkpoint"};
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 static const float y[4] = {0.5F, -1, 3, 1e-3F};
 
