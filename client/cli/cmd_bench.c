@@ -146,8 +146,6 @@ static dk_status make_options(const struct arguments *from, const struct dk_cli 
         status = parse_rows(from->rows, out, error);
     if (status != DK_OK)
         return status;
-    out->http = (struct dk_http_options){
-        .url = cli->url, .unix_socket = cli->unix_socket, .timeout_s = cli->timeout_s};
     out->model = from->model;
     out->shape = from->shape;
     out->shm_socket = from->shm_socket;
@@ -323,7 +321,13 @@ int dk_cmd_bench(const struct dk_command *self, struct dk_cli *cli, int argc, ch
         return exit_code;
     if (make_options(&a, cli, &bench.options, &error) != DK_OK)
         return dk_cli_usage_error(self, error.message);
+    struct dk_cli_key key;
+    exit_code = dk_cli_http_options(self, cli, &key, &bench.options.http);
+    if (exit_code != DK_EXIT_OK)
+        return exit_code;
     const struct sigaction interrupt = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     (void)sigaction(SIGINT, &interrupt, NULL); /* a second one ends the program at once */
-    return run(self, cli, &a, &bench);
+    exit_code = run(self, cli, &a, &bench);
+    explicit_bzero(&key, sizeof key);
+    return exit_code;
 }

@@ -104,24 +104,35 @@ int dk_cli_usage_error(const struct dk_command *self, const char *message)
     return DK_EXIT_USAGE;
 }
 
-int dk_cli_connect(const struct dk_command *self, const struct dk_cli *cli, struct dk_http_client **out)
+int dk_cli_http_options(const struct dk_command *self, const struct dk_cli *cli, struct dk_cli_key *key,
+                        struct dk_http_options *out)
 {
-    char key[DK_CLIENT_API_KEY_BYTES + 1];
-    struct dk_http_options options = {.url = cli->url,
-                                      .unix_socket = cli->unix_socket,
-                                      .api_key = cli->api_key,
-                                      .timeout_s = cli->timeout_s};
     struct dk_error error;
+    *out = (struct dk_http_options){.url = cli->url,
+                                    .unix_socket = cli->unix_socket,
+                                    .api_key = cli->api_key,
+                                    .timeout_s = cli->timeout_s};
     if (cli->api_key_file) {
-        if (dk_client_api_key_read(cli->api_key_file, key, &error) != DK_OK)
+        if (dk_client_api_key_read(cli->api_key_file, key->text, &error) != DK_OK)
             return dk_cli_fail(self, cli, &error);
-        options.api_key = key;
+        out->api_key = key->text;
     } else if (cli->api_key && !dk_client_api_key_is_valid(cli->api_key, strlen(cli->api_key))) {
         return dk_cli_usage_error(
             self, "variable DECOMPOSEK_API_KEY: expected a key of 8 to 256 visible ASCII characters");
     }
+    return DK_EXIT_OK;
+}
+
+int dk_cli_connect(const struct dk_command *self, const struct dk_cli *cli, struct dk_http_client **out)
+{
+    struct dk_cli_key key;
+    struct dk_http_options options;
+    struct dk_error error;
+    int exit_code = dk_cli_http_options(self, cli, &key, &options);
+    if (exit_code != DK_EXIT_OK)
+        return exit_code;
     dk_status status = dk_http_client_new(&options, out, &error);
-    explicit_bzero(key, sizeof key);
+    explicit_bzero(&key, sizeof key);
     if (status == DK_OK)
         return DK_EXIT_OK;
     return status == DK_BAD_VALUE ? dk_cli_usage_error(self, error.message) : dk_cli_fail(self, cli, &error);

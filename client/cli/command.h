@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "client/api_key.h"
 #include "client/cli/options.h"
 #include "client/http_client.h"
 #include "proto/status.h"
@@ -58,6 +59,13 @@ bool dk_cli_begin(const struct dk_command *self, struct dk_cli *cli, const struc
 int dk_cli_fail(const struct dk_command *self, const struct dk_cli *cli, const struct dk_error *error);
 int dk_cli_usage_error(const struct dk_command *self, const char *message);
 
+/* What the common options say of the connection; `out` points into `cli` and `key`, which the caller clears
+ * when it is done with both. DK_EXIT_OK, or the exit code after printing what is wrong with the key. */
+struct dk_cli_key {
+    char text[DK_CLIENT_API_KEY_BYTES + 1];
+};
+int dk_cli_http_options(const struct dk_command *self, const struct dk_cli *cli, struct dk_cli_key *key,
+                        struct dk_http_options *out);
 /* The client of the common options. DK_EXIT_OK, or the exit code after printing why not: a URL that is none
  * is a usage error; nothing is sent yet. */
 int dk_cli_connect(const struct dk_command *self, const struct dk_cli *cli, struct dk_http_client **out);
