@@ -214,25 +214,29 @@ uint32_t dk_cuda_plan_candidates(const struct dk_cuda_plan_rules *rules,
                                  const struct dk_cuda_plan_shape *shape, struct dk_plan *out,
                                  uint32_t capacity)
 {
-    struct dk_plan plan;
+    struct dk_plan plan, chosen;
     uint32_t count = 0, tree = rules->is_batch_invariant ? invariant_tree(rules, shape) : DK_TREE_NONE;
+    bool is_any_order = !rules->is_batch_invariant;
+    dk_cuda_plan_choose(rules, shape, &chosen);
     if (rules->forced != DK_CUDA_FORCE_NONE) {
-        dk_cuda_plan_choose(rules, shape, &plan);
-        append(&plan, out, capacity, &count);
+        append(&chosen, out, capacity, &count);
         return count;
     }
-    for (uint32_t i = 0; dk_variant_at(i) != NULL; i++)
-        if ((tree == DK_TREE_NONE || dk_variant_at(i)->tree == tree) &&
-            is_worth_trying(dk_variant_at(i), shape->bucket_rows) && make_variant(rules, shape, i, &plan))
+    for (uint32_t i = 0; dk_variant_at(i) != NULL; i++) {
+        const struct dk_variant *variant = dk_variant_at(i);
+        bool is_right = is_any_order || (tree != DK_TREE_NONE && variant->tree == tree);
+        bool is_chosen = chosen.backend_variant == DK_CUDA_FIRST_VARIANT + i;
+        if (is_right && (is_chosen || is_worth_trying(variant, shape->bucket_rows)) &&
+            make_variant(rules, shape, i, &plan))
             append(&plan, out, capacity, &count);
+    }
     if (tree != DK_TREE_NONE && count > 0)
         return count;
     uint32_t fixed = fixed_chunk_k(shape->k);
     for (uint32_t chunk = fixed;; chunk *= 2) {
         make_two_launch(rules, shape, chunk, &plan);
         append(&plan, out, capacity, &count);
-        if (rules->is_batch_invariant || chunk >= shape->k ||
-            chunk >= 8 * fixed) /* other chunks are other bits */
+        if (!is_any_order || chunk >= shape->k || chunk >= 8 * fixed) /* other chunks are other bits */
             return count;
     }
 }
