@@ -19,8 +19,8 @@ enum dk_variant_family {
     DK_FAMILY_STAGED
 };
 /* dk_variant.tree: 0, or the order in which a row's products are added up; equal trees give equal bits.
- * SHARED is tree.cuh's; the long kernels have one for each cluster size (LONG + splits); CHAINED is a kernel's
- * own. */
+ * SHARED is tree.cuh's; the long kernels have one for each cluster size (LONG + splits); CHAINED is a
+ * kernel's own. */
 enum { DK_TREE_NONE, DK_TREE_SHARED, DK_TREE_CHAINED, DK_TREE_LONG };
 
 struct dk_variant {
