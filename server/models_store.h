@@ -23,10 +23,10 @@ struct dk_models {
     size_t workspace_bytes; /* of the models loaded at the start */
     struct dk_models_room room;
     _Atomic uint64_t generation; /* + 1 after each swap */
-    pthread_mutex_t change; /* one load, upload, removal or reload at a time */
-    pthread_mutex_t swap;   /* `slots`: held for pointers, names and counts, never while loading; who holds
-                               `change` may read without it, for nobody else writes */
-    size_t slot_count;      /* free ones among them included */
+    pthread_mutex_t change;      /* one load, upload, removal or reload at a time */
+    pthread_mutex_t swap; /* `slots`: held for pointers, names and counts, never while loading; who holds
+                             `change` may read without it, for nobody else writes */
+    size_t slot_count;    /* free ones among them included */
     struct dk_models_slot slots[DK_MAX_MODELS];
 };
 

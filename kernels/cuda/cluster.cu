@@ -3,25 +3,31 @@
 #include "kernels/cuda/variant.h"
 
 #define DK_KERNEL(...) reinterpret_cast<const void *>(&__VA_ARGS__)
-#define DK_CLUSTER(name, slots, groups, tiles, splits, steps, warps, is_long, note)                          \
+#define DK_CLUSTER(name, slots, groups, tiles, splits, steps, warps, tree, note)                             \
     {#name,                                                                                                  \
      DK_FAMILY_CLUSTER,                                                                                      \
-     {{DK_KERNEL(dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, is_long, false, false>),     \
-       DK_KERNEL(dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, is_long, false, true>)},     \
-      {is_long                                                                                               \
+     {{DK_KERNEL(dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, (tree) == DK_TREE_LONG,      \
+                                    (tree) == DK_TREE_CHAINED, false, false>),                               \
+       DK_KERNEL(dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, (tree) == DK_TREE_LONG,      \
+                                    (tree) == DK_TREE_CHAINED, false, true>)},                               \
+      {(tree) == DK_TREE_LONG                                                                                \
            ? nullptr                                                                                         \
-           : DK_KERNEL(dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, false, true, false>),  \
-       is_long                                                                                               \
+           : DK_KERNEL(dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, false,                 \
+                                          (tree) == DK_TREE_CHAINED, true, false>),                          \
+       (tree) == DK_TREE_LONG                                                                                \
            ? nullptr                                                                                         \
-           : DK_KERNEL(dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, false, true, true>)}}, \
+           : DK_KERNEL(dk::cluster_kernel<slots, groups, tiles, splits, steps, warps, false,                 \
+                                          (tree) == DK_TREE_CHAINED, true, true>)}},                         \
      (tiles)*8 / (slots),                                                                                    \
      (groups)*16 / (slots),                                                                                  \
      splits,                                                                                                 \
      warps,                                                                                                  \
      (steps)*32 * (slots),                                                                                   \
-     is_long,                                                                                                \
+     (tree) == DK_TREE_LONG,                                                                                 \
      true,                                                                                                   \
-     (is_long) ? DK_TREE_LONG + (splits) : DK_TREE_SHARED,                                                   \
+     (tree) == DK_TREE_LONG      ? DK_TREE_LONG + (splits)                                                   \
+     : (tree) == DK_TREE_CHAINED ? DK_TREE_NONE                                                              \
+                                 : DK_TREE_SHARED,                                                           \
      note,                                                                                                   \
      0},
 

@@ -2,7 +2,8 @@
  * partials to the block that owns the row (st.async + mbarrier), which sums them in chunk order and finishes
  * the element.
  *
- * All but the long kernels add a row's products up in one order, the tree of tree.cuh, whatever their tile.
+ * All but the long and chained kernels add a row's products up in one order, the tree of tree.cuh, whatever
+ * their tile.
  */
 #ifndef DK_KERNELS_CUDA_CLUSTER_CUH
 #define DK_KERNELS_CUDA_CLUSTER_CUH
@@ -52,10 +53,12 @@ constexpr int min_blocks(int warps, int groups, int tiles, int steps, bool is_lo
  *   SLOTS   K slots among the mma's 8 row (and column) groups: 2 reads whole 128-byte lines
  *   GROUPS  mma row groups: EXPERTS = GROUPS * 16 / SLOTS
  *   TILES   mma column tiles: TOKENS = TILES * 8 / SLOTS
- *   IS_EXACT  warps == WARPS, SPLITS * chunk_k == k == both strides, chunk_k == WARPS * STEPS * SLOTS * 32, n
- * a multiple of EXPERTS, m <= TOKENS: fewer checks */
-template <int SLOTS, int GROUPS, int TILES, int SPLITS, int STEPS, int WARPS, bool IS_LONG, bool IS_EXACT,
-          bool IS_LEAN>
+ *   IS_CHAINED  a warp's steps are neighbours along K and share accumulators: fewer sums, not the shared tree
+ *
+ * IS_EXACT: warps == WARPS, SPLITS * chunk_k == k == both strides, chunk_k == WARPS * STEPS * SLOTS * 32, n a
+ * multiple of EXPERTS, m <= TOKENS: fewer checks. */
+template <int SLOTS, int GROUPS, int TILES, int SPLITS, int STEPS, int WARPS, bool IS_LONG, bool IS_CHAINED,
+          bool IS_EXACT, bool IS_LEAN>
 __global__ void __launch_bounds__(WARPS * 32, min_blocks(WARPS, GROUPS, TILES, STEPS, IS_LONG))
     cluster_kernel(const __grid_constant__ dk_small_args args)
 {
@@ -63,7 +66,10 @@ __global__ void __launch_bounds__(WARPS * 32, min_blocks(WARPS, GROUPS, TILES, S
     constexpr int kExperts = GROUPS * 16 / SLOTS, kTokens = TILES * kPerGroup;
     constexpr int kStride = kExperts + 4;
     /* Two slots make a unit of one step, one slot a unit of two steps. */
-    constexpr int kSteps = SLOTS == 1 ? 1 : STEPS, kUnits = WARPS * kSteps;
+    constexpr int kSteps = SLOTS == 1 || IS_CHAINED ? 1 : STEPS, kUnits = WARPS * kSteps;
+    constexpr int kChains = IS_CHAINED ? 1 : STEPS;
+    constexpr uint32_t kWarpK = IS_CHAINED ? STEPS * kUnitK : kUnitK; /* before the next warp's K */
+    static_assert(!IS_CHAINED || (SLOTS == 2 && SPLITS == kChunks / 2 && !IS_LONG), "see IS_CHAINED");
     static_assert(SLOTS == 2 || (SLOTS == 1 && STEPS == 2 && !IS_LONG), "a warp's step or two are units");
     static_assert(!IS_LONG || STEPS == 1, "the passes of a long kernel take the place of steps");
     constexpr int kOwned = (kTokens + SPLITS - 1) / SPLITS; /* tokens a rank can own */
@@ -74,15 +80,15 @@ __global__ void __launch_bounds__(WARPS * 32, min_blocks(WARPS, GROUPS, TILES, S
     const uint32_t threads = IS_EXACT ? WARPS * 32 : blockDim.x, warps = threads / 32;
     const uint32_t group = lane / 4, quarter = lane % 4;
     const uint32_t rank = blockIdx.x % SPLITS, expert0 = blockIdx.x / SPLITS * kExperts;
-    const uint32_t chunk_k = IS_EXACT ? kUnits * kUnitK : args.chunk_k, pass_k = warps * kUnitK;
+    const uint32_t chunk_k = IS_EXACT ? kUnits * kWarpK : args.chunk_k, pass_k = warps * kUnitK;
     /* Unit `step * warps + warp` of the chunk; with one slot its pieces are two steps of 32. */
-    const uint32_t step_k = SLOTS == 1 ? kPieceK : pass_k;
-    const uint32_t first_k = rank * chunk_k + warp * kUnitK + group % SLOTS * kPieceK + quarter * 8;
+    const uint32_t step_k = SLOTS == 1 ? kPieceK : IS_CHAINED ? kUnitK : pass_k;
+    const uint32_t first_k = rank * chunk_k + warp * kWarpK + group % SLOTS * kPieceK + quarter * 8;
     const uint32_t end_k = IS_EXACT ? 0 : min(args.k, (rank + 1) * chunk_k);
     const uint32_t barrier = shared_address(&barrier_word);
     const uint32_t expert = expert0 + group / SLOTS;
     static_assert(32 % kExperts == 0, "each thread keeps to one column");
-    constexpr uint32_t kExactK = SPLITS * kUnits * kUnitK;
+    constexpr uint32_t kExactK = SPLITS * kUnits * kWarpK;
     const uint32_t w_stride = IS_EXACT ? kExactK : args.w_stride,
                    a_stride = IS_EXACT ? kExactK : args.a_stride;
     const __nv_bfloat16 *w_row =
@@ -118,7 +124,7 @@ __global__ void __launch_bounds__(WARPS * 32, min_blocks(WARPS, GROUPS, TILES, S
 
     const __nv_bfloat16 *a_rows =
         static_cast<const __nv_bfloat16 *>(args.a) + static_cast<size_t>(row0) * a_stride;
-    float d[STEPS][GROUPS][TILES][4] = {};
+    float d[kChains][GROUPS][TILES][4] = {};
     for (uint32_t k0 = first_k;;) {
         uint4 a[TILES][STEPS];
 #pragma unroll
@@ -136,10 +142,10 @@ __global__ void __launch_bounds__(WARPS * 32, min_blocks(WARPS, GROUPS, TILES, S
             for (int g = 0; g < GROUPS; ++g)
 #pragma unroll
                 for (int t = 0; t < TILES; ++t) {
-                    mma_m16n8k16(d[s][g][t], w[s][g][0].x, w[s][g][1].x, w[s][g][0].y, w[s][g][1].y,
-                                 a[t][s].x, a[t][s].y);
-                    mma_m16n8k16(d[s][g][t], w[s][g][0].z, w[s][g][1].z, w[s][g][0].w, w[s][g][1].w,
-                                 a[t][s].z, a[t][s].w);
+                    mma_m16n8k16(d[IS_CHAINED ? 0 : s][g][t], w[s][g][0].x, w[s][g][1].x, w[s][g][0].y,
+                                 w[s][g][1].y, a[t][s].x, a[t][s].y);
+                    mma_m16n8k16(d[IS_CHAINED ? 0 : s][g][t], w[s][g][0].z, w[s][g][1].z, w[s][g][0].w,
+                                 w[s][g][1].w, a[t][s].z, a[t][s].w);
                 }
         if constexpr (!IS_LONG)
             break;
@@ -174,7 +180,12 @@ __global__ void __launch_bounds__(WARPS * 32, min_blocks(WARPS, GROUPS, TILES, S
         const uint32_t token = i / kExperts, place = i % kExperts;
         const float *unit = &sums[0][token * kStride + place];
         float sum;
-        if constexpr (SPLITS == kChunks) {
+        if constexpr (IS_CHAINED) {
+            sum = 0.0f;
+#pragma unroll
+            for (int x = 0; x < WARPS; ++x)
+                sum += IS_EXACT || x < warps ? sums[x][token * kStride + place] : 0.0f;
+        } else if constexpr (SPLITS == kChunks) {
             sum = sum_units<kUnits, IS_EXACT>(unit, kTokens * kStride, units);
         } else {
             static_assert(kUnits % 2 == 0, "two chunks a rank");
@@ -192,7 +203,14 @@ __global__ void __launch_bounds__(WARPS * 32, min_blocks(WARPS, GROUPS, TILES, S
     for (uint32_t i = thread; i < owned * kExperts; i += threads) {
         mbarrier_wait(barrier, 0);
         const uint32_t slot = i / kExperts;
-        const float sum = sum_ranks<SPLITS>(&inbox[slot][0][thread % kExperts], kExperts);
+        float sum = 0.0f;
+        if constexpr (IS_CHAINED) {
+#pragma unroll
+            for (int x = 0; x < SPLITS; ++x)
+                sum += inbox[slot][x][thread % kExperts];
+        } else {
+            sum = sum_ranks<SPLITS>(&inbox[slot][0][thread % kExperts], kExperts);
+        }
         if (IS_EXACT || column < args.n)
             store_element<IS_LEAN>(args, row0 + slot * SPLITS + rank, column, sum, bias);
     }

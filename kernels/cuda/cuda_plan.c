@@ -118,7 +118,8 @@ static const struct preference preferences[] = {
     {8, DEPENDENT, 5120, 0, "cluster_8x16_x16"},
     {8, DEPENDENT, 0, 0, "cluster_4x16_x8_s2"},
     {8, BOTH, 0, 0, "cluster_8x16_x16_w16"},
-    {16, PLAIN, LONG_K, 256, "cluster_16x8_x8_s2"},
+    {16, PLAIN, LONG_K, 256, "cluster_16x8_x8_chain"},
+    {16, PLAIN, LONG_K, 256, "cluster_16x16_x16"},
     {16, PLAIN, LONG_K, 0, "cluster_16x32_x16_s2"},
     {16, PLAIN, 0, 0, "cluster_16x8_x8"},
     {16, DEPENDENT, LONG_K, 256, "cluster_16x16_x16_s2"},
@@ -308,29 +309,32 @@ uint32_t dk_cuda_plan_candidates(const struct dk_cuda_plan_rules *rules,
                                  const struct dk_cuda_plan_shape *shape, struct dk_plan *out,
                                  uint32_t capacity)
 {
-    struct dk_plan plan;
+    struct dk_plan plan, chosen;
     uint32_t count = 0, tree = rules->is_batch_invariant ? invariant_tree(rules, shape) : DK_TREE_NONE;
+    bool is_any_order = !rules->is_batch_invariant;
+    dk_cuda_plan_choose(rules, shape, &chosen);
     if (rules->forced != DK_CUDA_FORCE_NONE) {
-        dk_cuda_plan_choose(rules, shape, &plan);
-        append(&plan, out, capacity, &count);
+        append(&chosen, out, capacity, &count);
         return count;
     }
-    for (uint32_t i = 0; i < dk_variant_first_wgmma(); i++)
-        if ((tree == DK_TREE_NONE || dk_variant_at(i)->tree == tree) &&
-            is_worth_trying(dk_variant_at(i), shape->bucket_rows) && make_variant(rules, shape, i, &plan))
+    for (uint32_t i = 0; i < dk_variant_first_wgmma(); i++) {
+        const struct dk_variant *variant = dk_variant_at(i);
+        bool is_right = is_any_order || (tree != DK_TREE_NONE && variant->tree == tree);
+        bool is_chosen = chosen.backend_variant == DK_CUDA_FIRST_VARIANT + i;
+        if (is_right && (is_chosen || is_worth_trying(variant, shape->bucket_rows)) &&
+            make_variant(rules, shape, i, &plan))
             append(&plan, out, capacity, &count);
-    if (tree != DK_TREE_NONE && count > 0)
-        return count;
-    if (tree == DK_TREE_NONE)
+    }
+    if (is_any_order)
         append_wgmma(rules, shape, out, capacity, &count);
-    if (count > 0 && shape->bucket_rows > MAX_SMALL_ROWS) /* the two launches are far slower there */
+    /* The two launches have other bits, and beyond small T they are far slower. */
+    if (count > 0 && (!is_any_order || shape->bucket_rows > MAX_SMALL_ROWS))
         return count;
     uint32_t fixed = fixed_chunk_k(shape->k);
     for (uint32_t chunk = fixed;; chunk *= 2) {
         make_two_launch(rules, shape, chunk, &plan);
         append(&plan, out, capacity, &count);
-        if (rules->is_batch_invariant || chunk >= shape->k ||
-            chunk >= 8 * fixed) /* other chunks are other bits */
+        if (!is_any_order || chunk >= shape->k || chunk >= 8 * fixed) /* other chunks are other bits */
             return count;
     }
 }

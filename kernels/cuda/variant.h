@@ -20,8 +20,9 @@ enum dk_variant_family {
     DK_FAMILY_WGMMA
 };
 /* dk_variant.tree: the order in which a row's products are added up; equal trees give equal bits. NONE: as
- * the plan says. SHARED is tree.cuh's; the long kernels have one for each cluster size. */
-enum { DK_TREE_NONE, DK_TREE_SHARED, DK_TREE_LONG };
+ * the plan says. SHARED is tree.cuh's; the long kernels have one for each cluster size (LONG + splits);
+ * CHAINED is a kernel's own. */
+enum { DK_TREE_NONE, DK_TREE_SHARED, DK_TREE_CHAINED, DK_TREE_LONG };
 
 struct dk_variant {
     const char *name;

@@ -4,7 +4,6 @@
  * Cold: as many weights as calls, more than the L2 holds. Hot: one. pdl1: launches joined by programmatic
  * dependent launch. pair: what a call adds to a chain of kernels that each write the A of the next call.
  * Libraries are timed without PDL: their kernels do not take part in it. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,24 +11,17 @@
 #include "decomposek.h"
 #include "tests/bench/bench_kernels_chain.h"
 #include "tests/bench/bench_kernels_floors.h"
+#include "tests/bench/bench_kernels_options.h"
 #include "tests/bench/bench_kernels_report.h"
 #include "tests/bench/bench_kernels_shapes.h"
 
 #include "bench_commit.h"
 
-enum { MAX_LAYERS = 128, MAX_PLANS = 256, MAX_TOKENS_ITEMS = 64, ENGINES = 4 };
-
-struct options {
-    const char *plugin_path, *csv_path, *json_path;
-    uint32_t repeats, tokens[MAX_TOKENS_ITEMS], token_count;
-    struct bench_shape shapes[BENCH_SHAPE_COUNT];
-    uint32_t shape_count;
-    bool with_invariant, is_listing_all, is_built_in_only;
-};
+enum { MAX_LAYERS = 128, MAX_PLANS = 256, ENGINES = 4 };
 
 /* Engines differ in what their plans are made for: bit 0 PDL, bit 1 batch invariance. */
 struct bench {
-    struct options options;
+    struct bench_options options;
     struct bench_report report;
     struct dk_engine *engines[ENGINES];
     struct dk_weights *weights[ENGINES][MAX_LAYERS];
@@ -279,7 +271,7 @@ static void print_floors(const struct bench *bench)
            time_floor(bench, true, true), SPIN_CYCLES / bench_chain_us(enqueue_spin, NULL, 1, 5));
 }
 
-static uint32_t largest_tokens(const struct options *options)
+static uint32_t largest_tokens(const struct bench_options *options)
 {
     uint32_t largest = 1;
     for (uint32_t i = 0; i < options->token_count; i++)
@@ -298,13 +290,14 @@ static void run_shape(struct bench *bench, const struct bench_shape *shape)
     printf("\n[T,%u] x [%u,%u]  %s, %u calls a chain; microseconds\n", shape->k, shape->k, shape->n,
            shape->models, shape->layers);
     print_floors(bench);
-    static struct row rows[MAX_TOKENS_ITEMS];
+    static struct row rows[BENCH_MAX_TOKENS_ITEMS];
     memset(rows, 0, sizeof rows);
     for (uint32_t i = 0; i < bench->options.token_count; i++)
         time_ours(bench, bench->options.tokens[i], &rows[i]);
     print_floors(bench); /* once more: a drift of the machine shows */
-    /* Last: seen on an H200 after some shapes' T=64 and beyond, an empty node took 0.80 instead of 0.62 for
-     * the rest of the process; the cause was not established, the libraries' kernels are the suspects. */
+    /* Last, so that their kernels change nothing for ours. Not the reason, though, why an empty node
+     * sometimes takes 0.80 instead of 0.62 for the rest of a process's life: that is there before they run.
+     */
     for (uint32_t i = 0; i < bench->options.token_count; i++)
         time_plans(bench, 0, bench->options.tokens[i], true, &rows[i]);
     printf("    T  cold0  cold1   hot0   hot1  pair0  pair1  cublas     Lt  GB/s  plan pdl0 | pdl1\n");
@@ -318,104 +311,11 @@ static void run_shape(struct bench *bench, const struct bench_shape *shape)
     free_weights(bench);
 }
 
-static void usage(FILE *stream)
-{
-    fprintf(stream, "usage: bench_kernels router [OPTION]...\n"
-                    "  --tokens LIST     1,2,4,... (default 1..16 and 32,64,...,1024)\n"
-                    "  --shape K,N       only this shape; may repeat (default: DeepSeek-V3's)\n"
-                    "  --all-shapes      every router of bench_kernels_shapes.h\n"
-                    "  --repeats COUNT   replays of each chain (default 20)\n"
-                    "  --invariant       batch-invariant plans as well\n"
-                    "  --list            print every plan, not only the fastest\n"
-                    "  --built-in        of our own plans only those that are taken without tuning\n"
-                    "  --csv FILE        every plan as a row, for bench_plot.py\n"
-                    "  --plugin FILE     libdecomposek_cuda.so\n"
-                    "  --json FILE       the same as JSON, with GPU, clocks, commit and version\n");
-}
-
-static bool parse_tokens(struct options *options, const char *text)
-{
-    char *end;
-    options->token_count = 0;
-    do {
-        unsigned long value = strtoul(text, &end, 10);
-        if (end == text || value < 1 || value > 4096 || options->token_count == MAX_TOKENS_ITEMS)
-            return false;
-        options->tokens[options->token_count++] = (uint32_t)value;
-        text = end + 1;
-    } while (*end == ',');
-    return *end == '\0';
-}
-
-static bool parse_shape(struct options *options, const char *text)
-{
-    unsigned k, n;
-    if (sscanf(text, "%u,%u", &k, &n) != 2 || k < 8 || k % 8 != 0 || n < 1 || k > 65536 || n > 65536 ||
-        options->shape_count == BENCH_SHAPE_COUNT)
-        return false;
-    struct bench_shape shape = {"given", k, n, 58};
-    for (size_t i = 0; i < BENCH_SHAPE_COUNT; i++)
-        if (bench_shapes[i].k == k && bench_shapes[i].n == n)
-            shape = bench_shapes[i];
-    options->shapes[options->shape_count++] = shape;
-    return true;
-}
-
-static bool parse_options(struct options *options, int argc, char **argv)
-{
-    static const struct option names[] = {
-        {"tokens", 1, NULL, 't'},   {"shape", 1, NULL, 's'},     {"all-shapes", 0, NULL, 'A'},
-        {"repeats", 1, NULL, 'r'},  {"invariant", 0, NULL, 'i'}, {"list", 0, NULL, 'l'},
-        {"csv", 1, NULL, 'c'},      {"plugin", 1, NULL, 'p'},    {"json", 1, NULL, 'j'},
-        {"built-in", 0, NULL, 'b'}, {NULL, 0, NULL, 0}};
-    bool is_good = parse_tokens(options, "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,32,64,128,256,512,1024");
-    for (int name; is_good && (name = getopt_long(argc, argv, "", names, NULL)) != -1;) {
-        switch (name) {
-        case 't':
-            is_good = parse_tokens(options, optarg);
-            break;
-        case 's':
-            is_good = parse_shape(options, optarg);
-            break;
-        case 'A':
-            memcpy(options->shapes, bench_shapes, sizeof bench_shapes);
-            options->shape_count = BENCH_SHAPE_COUNT;
-            break;
-        case 'r':
-            options->repeats = (uint32_t)strtoul(optarg, NULL, 10);
-            break;
-        case 'i':
-            options->with_invariant = true;
-            break;
-        case 'l':
-            options->is_listing_all = true;
-            break;
-        case 'b':
-            options->is_built_in_only = true;
-            break;
-        case 'c':
-            options->csv_path = optarg;
-            break;
-        case 'p':
-            options->plugin_path = optarg;
-            break;
-        case 'j':
-            options->json_path = optarg;
-            break;
-        default:
-            is_good = false;
-        }
-    }
-    if (options->shape_count == 0)
-        options->shapes[options->shape_count++] = bench_shapes[0];
-    return is_good && optind == argc - 1 && strcmp(argv[optind], "router") == 0;
-}
-
 int main(int argc, char **argv)
 {
-    static struct bench bench = {.options = {.repeats = 20}};
-    if (!parse_options(&bench.options, argc, argv)) {
-        usage(stderr);
+    static struct bench bench;
+    if (!bench_options_parse(argc, argv, &bench.options)) {
+        bench_options_usage(stderr);
         return 2;
     }
     if (!bench_report_open(&bench.report, bench.options.csv_path, bench.options.json_path))
