@@ -11,7 +11,7 @@
 #include "server/http_reply.h"
 #include "server/http_routes.h"
 #include "server/models.h"
-#include "status_page.h" /* generated from page/ */
+#include "server/page/status_page.h" /* generated */
 
 /* Nothing from elsewhere, nothing inline, nowhere else to send to, in nobody's frame. */
 #define CONTENT_SECURITY_POLICY                                                                              \
