@@ -134,14 +134,15 @@ function showModels(now) {
 }
 
 function plot(id, names, unit) {
-  const svg = at(id), last = points.length > 0 ? points[points.length - 1].seconds : 0;
+  const svg = at(id), last = points[points.length - 1].seconds;
+  const span = Math.min(PLOT_SECONDS, Math.max(30, last - points[0].seconds));
   let most = 0;
   for (const point of points) for (const name of names) if (point[name] > most) most = point[name];
   const paths = names.map((name, index) => {
     let text = "", pen = "M";
     for (const point of points) {
       if (!Number.isFinite(point[name])) { pen = "M"; continue; }
-      const x = 300 - (last - point.seconds) / PLOT_SECONDS * 300, y = 78 - (most > 0 ? point[name] / most * 74 : 0);
+      const x = 300 - (last - point.seconds) / span * 300, y = 78 - (most > 0 ? point[name] / most * 74 : 0);
       text += `${pen}${x.toFixed(1)} ${y.toFixed(1)}`;
       pen = "L";
     }
