@@ -1,8 +1,8 @@
 """Fixtures: kubectl, which brings kustomize, and where the built packages are."""
 
-import importlib.util
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tarfile
@@ -19,8 +19,10 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"note {text}")
 
 
-def package_folder(name):
-    return pathlib.Path(importlib.util.find_spec(name).submodule_search_locations[0])
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
 
 
 @pytest.fixture(scope="session")
