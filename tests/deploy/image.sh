@@ -62,7 +62,8 @@ answer=$(curl -fsS -d '{"a": [[1,2]], "b": [[3],[4]]}' "http://127.0.0.1:$port/v
 grep -q '"y": *\[\[11\]\]' <<<"$answer" || fail "wrong answer: $answer"
 curl -fsS "http://127.0.0.1:$port/v2/models/gate" >/dev/null || fail "the model does not serve"
 [ "$(grep -c level=warn "$work/daemon.log")" -le 1 ] || fail "more than one warning: $(cat "$work/daemon.log")"
-kill "$(pgrep -P "$pid" -f decomposekd | head -n 1)"
+kill "$(pgrep -P "$(pgrep -P "$pid")")" # bwrap, its init, the daemon
+timeout 60 tail --pid="$pid" -f /dev/null || fail "it does not end"
 wait "$pid" || fail "it did not end cleanly: $(tail -n 3 "$work/daemon.log")"
 pid=''
 echo "image: built by $(buildah --version | cut -d' ' -f1-3), $(du -sm "$image" | cut -f1) MB; serves with a read-only root as uid 1234567"
