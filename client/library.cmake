@@ -50,11 +50,11 @@ endforeach()
 configure_file(decomposek_client.pc.in decomposek_client.pc @ONLY)
 install(TARGETS decomposek_client
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libdecomposek_client
-  NAMELINK_COMPONENT libdecomposek_client)
-install(TARGETS decomposek_client_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libdecomposek_client)
+  NAMELINK_COMPONENT libdecomposek_client_dev)
+install(TARGETS decomposek_client_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libdecomposek_client_dev)
 install(FILES include/decomposek_client.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/decomposek
-  COMPONENT libdecomposek_client)
+  COMPONENT libdecomposek_client_dev)
 install(FILES ${PROJECT_SOURCE_DIR}/proto/status.h ${PROJECT_SOURCE_DIR}/proto/dtype.h ${PROJECT_SOURCE_DIR}/proto/gemm.h
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/decomposek/proto COMPONENT libdecomposek_client)
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/decomposek/proto COMPONENT libdecomposek_client_dev)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/decomposek_client.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
-  COMPONENT libdecomposek_client)
+  COMPONENT libdecomposek_client_dev)

@@ -3,9 +3,13 @@
 # Run by itself it installs one set: bash deploy/dependencies.sh build|test
 
 DK_BUILD_PACKAGES=(build-essential cmake ninja-build pkg-config libmicrohttpd-dev libcjson-dev libuv1-dev
-    libcmocka-dev libopenblas-pthread-dev libcurl4-openssl-dev zlib1g-dev curl python3 python3-numpy)
+    libcmocka-dev libopenblas-pthread-dev libcurl4-openssl-dev zlib1g-dev libsystemd-dev curl python3 python3-numpy)
 DK_TEST_PACKAGES=(clang clang-format clang-tidy libclang-rt-dev python3-venv locales procps util-linux
+    systemd dpkg-dev file
     wrk libb64-0d) # libb64: perf_analyzer
+
+# For the status page and for scaling out. The haproxy package may start a service: as shipped it listens nowhere.
+DK_TEST_PACKAGES+=(chromium haproxy)
 
 # Print those of the given packages that are not installed, one a line.
 dk_missing_packages() {

@@ -11,18 +11,22 @@
 #include "server/bell.h"
 #include "server/clock.h"
 #include "server/daemon.h"
+#include "server/doors.h"
 #include "server/http.h"
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/models.h"
+#include "server/notify.h"
 #include "server/shm.h"
 #include "server/slab.h"
+#include "server/watchdog.h"
 
 enum {
     TICK_MS = 100,
     DRAIN_TICK_MS = 10,
     /* After the listeners are closed: time for a request that was on its way to be seen. */
-    LAST_CALL_MS = 50
+    LAST_CALL_MS = 50,
+    EXIT_MS = 5000 /* from the end of the drain to the end of the process, generously */
 };
 
 struct control {
@@ -30,7 +34,8 @@ struct control {
     struct dk_http *http;
     uv_loop_t loop;
     uv_signal_t terminate, interrupt, reload;
-    uv_timer_t timer;
+    uv_timer_t timer, watchdog_timer;
+    struct dk_watchdog watchdog;
     uv_work_t load_work, reload_work;
     bool is_loading, is_reloading;
     dk_status load_status, reload_status;
@@ -53,25 +58,27 @@ static void stop(struct control *control, int exit_code, bool is_abrupt)
     uv_stop(&control->loop);
 }
 
+static void announce_serving(const struct dk_daemon *daemon, const char *assignments, const char *remark)
+{
+    dk_notify(assignments, "Serving %zu models on %s%s", dk_models_count(daemon->models), daemon->doors->url,
+              remark);
+}
+
 static void announce_ready(struct dk_daemon *daemon)
 {
-    const struct dk_config *config = daemon->config;
-    bool is_ipv6 = strchr(config->host, ':') != NULL;
-    char url[300];
-    (void)snprintf(url, sizeof url, "http://%s%s%s:%u", is_ipv6 ? "[" : "", config->host, is_ipv6 ? "]" : "",
-                   daemon->port);
+    const struct dk_doors *doors = daemon->doors;
     dk_log(DK_LOG_INFO, "ready",
            "url=%s socket=%s shm_socket=%s models=%zu weights_bytes=%lld workspace_bytes=%lld "
            "staging_bytes=%lld "
            "max_body_bytes=%llu load_ms=%llu",
-           url, config->http_socket != NULL ? config->http_socket : "none",
-           config->shm_socket != NULL ? config->shm_socket : "none", dk_models_count(daemon->models),
+           doors->url, doors->http_unix_path, doors->shm_path, dk_models_count(daemon->models),
            (long long)dk_metrics_get(daemon->metrics, DK_METRIC_WEIGHTS_BYTES),
            (long long)dk_metrics_get(daemon->metrics, DK_METRIC_WORKSPACE_BYTES),
            (long long)dk_metrics_get(daemon->metrics, DK_METRIC_STAGING_BYTES),
            (unsigned long long)daemon->max_body_bytes, (unsigned long long)ms_since(daemon->started_ns));
-    (void)printf("decomposekd ready %s\n", url);
+    (void)printf("decomposekd ready %s\n", doors->url);
     (void)fflush(stdout);
+    announce_serving(daemon, "READY=1", "");
 }
 
 static void on_load(uv_work_t *work)
@@ -88,6 +95,7 @@ static void after_load(uv_work_t *work, int status)
     if (control->load_status != DK_OK) {
         dk_log(DK_LOG_ERROR, "load_failed", "status=%s message=%s", dk_status_name(control->load_status),
                control->load_error.message);
+        dk_notify("", "Loading failed: %s", control->load_error.message);
         stop(control, 1, false);
     } else if (control->signal_ns == 0) {
         dk_daemon_set_state(control->daemon, DK_DAEMON_READY);
@@ -101,6 +109,14 @@ static void on_reload(uv_work_t *work)
     control->reload_status = dk_models_reload(control->daemon->models, &control->reload_error);
 }
 
+/* A drain that began meanwhile has said STOPPING: no READY after that. */
+static void announce_reloaded(const struct dk_daemon *daemon, const char *remark)
+{
+    if (dk_daemon_get_state(daemon) == DK_DAEMON_READY) {
+        announce_serving(daemon, "READY=1", remark);
+    }
+}
+
 static void after_reload(uv_work_t *work, int status)
 {
     struct control *control = work->data;
@@ -109,9 +125,11 @@ static void after_reload(uv_work_t *work, int status)
     dk_bell_ring(control->daemon->bell); /* a sleeping executor lets go of old versions */
     if (control->reload_status == DK_OK) {
         dk_log(DK_LOG_INFO, "reloaded", "models=%zu", dk_models_count(control->daemon->models));
+        announce_reloaded(control->daemon, "");
     } else {
         dk_log(DK_LOG_ERROR, "reload_failed", "message=%s kept=%s", control->reload_error.message,
                "the old version");
+        announce_reloaded(control->daemon, "; the last reload failed, old versions serve");
     }
 }
 
@@ -142,6 +160,12 @@ static void on_reload_signal(uv_signal_t *handle, int signal_number)
     }
     control->is_reloading =
         uv_queue_work(&control->loop, &control->reload_work, on_reload, after_reload) == 0;
+    if (control->is_reloading) {
+        char assignments[80];
+        (void)snprintf(assignments, sizeof assignments, "RELOADING=1\nMONOTONIC_USEC=%llu",
+                       (unsigned long long)dk_clock_now_ns() / 1000u);
+        dk_notify(assignments, "Reloading models");
+    }
 }
 
 static void close_doors(struct control *control)
@@ -152,6 +176,16 @@ static void close_doors(struct control *control)
         dk_shm_close(control->shm);
     }
     control->closing_ns = dk_clock_now_ns();
+}
+
+/* The supervisor's own limit must not cut off what ours allows. */
+static void announce_stopping(const struct dk_config *config, const char *signal_name)
+{
+    char assignments[80];
+    uint64_t most_ms = (uint64_t)config->drain_grace_ms + config->drain_limit_ms + EXIT_MS;
+    (void)snprintf(assignments, sizeof assignments, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu",
+                   (unsigned long long)most_ms * 1000u);
+    dk_notify(assignments, "Draining after %s", signal_name);
 }
 
 static void on_stop_signal(uv_signal_t *handle, int signal_number)
@@ -167,6 +201,7 @@ static void on_stop_signal(uv_signal_t *handle, int signal_number)
     dk_log(DK_LOG_INFO, "draining", "signal=%s grace_ms=%u limit_ms=%u", name,
            control->daemon->config->drain_grace_ms, control->daemon->config->drain_limit_ms);
     control->signal_ns = dk_clock_now_ns();
+    announce_stopping(control->daemon->config, name);
     if (control->is_loading) {
         close_doors(control); /* nobody was ever told that we are ready: no grace */
     } else {
@@ -213,9 +248,27 @@ static void on_tick(uv_timer_t *timer)
     }
 }
 
-static int open_shm(struct control *control, int shm_socket)
+static void on_watchdog(uv_timer_t *timer)
+{
+    struct control *control = timer->data;
+    dk_watchdog_look(&control->watchdog, control->daemon);
+}
+
+static int start_watchdog(struct control *control)
+{
+    dk_watchdog_init(&control->watchdog);
+    control->watchdog_timer.data = control;
+    uint64_t period_ms = control->watchdog.period_ms;
+    int result = uv_timer_init(&control->loop, &control->watchdog_timer);
+    return result != 0 || period_ms == 0
+               ? result
+               : uv_timer_start(&control->watchdog_timer, on_watchdog, 0, period_ms);
+}
+
+static int open_shm(struct control *control)
 {
     struct dk_error error;
+    int shm_socket = control->daemon->doors->shm;
     if (shm_socket < 0 ||
         dk_shm_new(&control->loop, control->daemon, shm_socket, &control->shm, &error) == DK_OK) {
         return 0;
@@ -224,9 +277,11 @@ static int open_shm(struct control *control, int shm_socket)
     return UV_ENOMEM;
 }
 
-static int start(struct control *control, const int *sockets, int socket_count, int shm_socket)
+static int start(struct control *control)
 {
     uv_loop_t *loop = &control->loop;
+    const int sockets[] = {control->daemon->doors->tcp, control->daemon->doors->http_unix};
+    int socket_count = sockets[1] >= 0 ? 2 : 1;
     control->terminate.data = control->interrupt.data = control->reload.data = control;
     control->timer.data = control->load_work.data = control->reload_work.data = control;
     uint32_t connections_max = dk_acceptor_connection_limit(control->daemon->config->max_connections);
@@ -241,7 +296,7 @@ static int start(struct control *control, const int *sockets, int socket_count, 
            (result = uv_timer_start(&control->timer, on_tick, TICK_MS, TICK_MS)) ||
            (result = dk_acceptor_init(&control->acceptor, loop, control->http, sockets, socket_count,
                                       connections_max)) ||
-           (result = open_shm(control, shm_socket)) ||
+           (result = open_shm(control)) || (result = start_watchdog(control)) ||
            (result = uv_queue_work(loop, &control->load_work, on_load, after_load)));
     return result;
 }
@@ -265,17 +320,17 @@ static void close_handle(uv_handle_t *handle, void *context)
     }
 }
 
-struct dk_control_result dk_control_run(struct dk_daemon *daemon, struct dk_http *http, const int *sockets,
-                                        int socket_count, int shm_socket)
+struct dk_control_result dk_control_run(struct dk_daemon *daemon, struct dk_http *http)
 {
     struct control control = {.daemon = daemon, .http = http, .is_loading = true};
     if (uv_loop_init(&control.loop) != 0) {
         dk_log(DK_LOG_ERROR, "loop_failed", "step=%s", "init");
         return (struct dk_control_result){.exit_code = 1};
     }
-    int started = start(&control, sockets, socket_count, shm_socket);
+    int started = start(&control);
     if (started == 0) {
         unblock_signals();
+        dk_notify("", "Loading models");
         (void)uv_run(&control.loop, UV_RUN_DEFAULT);
     } else {
         dk_log(DK_LOG_ERROR, "loop_failed", "error=%s", uv_strerror(started));

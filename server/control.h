@@ -18,9 +18,8 @@ struct dk_control_result {
  *   SIGTERM, SIGINT  ready turns 503 at once; after drain_grace_ms nothing new is accepted; what was accepted
  *                    is finished, at most drain_limit_ms; a second signal ends at once
  *   SIGHUP           API keys and models are loaded again; what fails keeps its old version
- * `sockets` (of HTTP) and `shm_socket` (of the native ring; -1: none) are listening and borrowed, but closed
- * for accepting on return. Thread: main. */
-struct dk_control_result dk_control_run(struct dk_daemon *daemon, struct dk_http *http, const int *sockets,
-                                        int socket_count, int shm_socket);
+ * A supervisor hears of each change (READY, RELOADING, STOPPING) and of life (WATCHDOG).
+ * The sockets of daemon->doors are borrowed, nothing accepts on them any more on return. Thread: main. */
+struct dk_control_result dk_control_run(struct dk_daemon *daemon, struct dk_http *http);
 
 #endif

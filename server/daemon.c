@@ -5,6 +5,7 @@
 
 #include "server/bell.h"
 #include "server/body_reader.h"
+#include "server/doors.h"
 #include "server/executor.h"
 #include "server/infer.h"
 #include "server/job.h"
@@ -86,7 +87,7 @@ static dk_status make_hand_offs(struct dk_daemon *daemon, struct dk_error *error
     if (status == DK_OK) {
         status = dk_queue_new(config->queue_depth, daemon->bell, &daemon->queue, error);
     }
-    if (status == DK_OK && config->shm_socket != NULL) {
+    if (status == DK_OK && (daemon->doors != NULL ? daemon->doors->shm >= 0 : config->shm_socket != NULL)) {
         struct dk_rings_options options = {.capacity = config->shm_sessions, .bell = daemon->bell};
         status = dk_rings_new(&options, &daemon->rings, error);
     }

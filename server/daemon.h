@@ -13,6 +13,7 @@
 struct dk_api_keys;
 struct dk_bell;
 struct dk_body_readers;
+struct dk_doors;
 struct dk_executor;
 struct dk_jobs;
 struct dk_metrics;
@@ -39,7 +40,7 @@ struct dk_daemon {
     struct dk_metrics *metrics;
     struct dk_api_keys *api_keys; /* never NULL; may hold none: then nobody is asked for one */
     uint64_t started_ns;
-    uint16_t port; /* the real one when config.port is 0 */
+    const struct dk_doors *doors; /* NULL while only the configuration is checked */
 
     struct dk_models *models;
     struct dk_slabs *slabs;

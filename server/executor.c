@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "server/bell.h"
@@ -23,6 +24,7 @@ struct dk_executor {
     struct dk_launcher launcher;
     struct dk_weights *scratch; /* B of ad hoc products */
     pthread_t thread;
+    _Atomic uint64_t progress;
 };
 
 static void relax(void)
@@ -175,6 +177,7 @@ static void *executor_main(void *argument)
     (void)pthread_setname_np(pthread_self(), "dk-executor");
     uint64_t now_ns = dk_clock_now_ns();
     while (!dk_queue_is_finished(executor->options.queue)) {
+        dk_launcher_progress(&executor->launcher);
         if (!work(executor, &now_ns) && !spin(executor, &now_ns)) {
             sleep_until_rung(executor);
             now_ns = dk_clock_now_ns();
@@ -199,6 +202,7 @@ dk_status dk_executor_new(const struct dk_executor_options *options, struct dk_e
         .metrics = options->metrics,
         .max_tokens = dk_engine_get_info(options->engine)->max_tokens,
         .workspace_bytes = options->workspace_bytes,
+        .progress = &executor->progress,
     };
     dk_status status =
         dk_workspace_new(options->engine, options->workspace_bytes, &executor->launcher.workspace, error);
@@ -227,6 +231,11 @@ free_workspace:
 free_executor:
     free(executor);
     return status;
+}
+
+uint64_t dk_executor_progress(const struct dk_executor *executor)
+{
+    return atomic_load_explicit(&executor->progress, memory_order_relaxed);
 }
 
 void dk_executor_free(struct dk_executor *executor)

@@ -32,6 +32,10 @@ dk_status dk_executor_new(const struct dk_executor_options *options, struct dk_e
 /* Closes the queue, completes what is in it, lets go of every session, joins the thread. NULL-safe. */
 void dk_executor_free(struct dk_executor *executor);
 
+/* Grows as long as the thread turns: with every look for work, also after a ring that brought none, and with
+ * every piece of a long job. Thread: any. */
+uint64_t dk_executor_progress(const struct dk_executor *executor);
+
 /* Jobs are served one by one in order of arrival: batching several jobs into one launch means filling one
  * dk_call from several jobs between pop and run; a job's rows, slabs and completion are already independent
  * of its neighbours for that reason. */

@@ -111,6 +111,9 @@ void dk_http_head_check_add(struct dk_http_head_check *check, const char *name, 
         head->accept = value;
     } else if (name_is(name, name_length, "accept-encoding")) {
         head->accept_encoding = value;
+    } else if (name_is(name, name_length, "traceparent")) {
+        /* Twice is no error of the request, but then nobody knows which trace it belongs to. */
+        head->traceparent = check->traceparent_count++ == 0 ? value : NULL;
     } else if (name_is(name, name_length, "authorization")) {
         head->authorization = value;
         if (check->authorization_count++ > 0) { /* without its text */

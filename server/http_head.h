@@ -12,7 +12,7 @@
 struct MHD_Connection;
 
 struct dk_http_head {
-    const char *content_type, *accept, *accept_encoding, *authorization,
+    const char *content_type, *accept, *accept_encoding, *authorization, *traceparent,
         *json_length /* Inference-Header-Content-Length */,
         *expect; /* borrowed from the connection; NULL when absent */
     uint64_t content_length;
@@ -32,7 +32,8 @@ dk_status dk_http_head_read(struct MHD_Connection *connection, struct dk_http_he
 /* The same check one header at a time, pure. Zero-initialise; after the last header call _finish. */
 struct dk_http_head_check {
     struct dk_http_head head;
-    uint32_t content_length_count, transfer_encoding_count, authorization_count, content_encoding_count;
+    uint32_t content_length_count, transfer_encoding_count, authorization_count, content_encoding_count,
+        traceparent_count;
     struct dk_error error; /* the first refusal */
 };
 void dk_http_head_check_add(struct dk_http_head_check *check, const char *name, size_t name_length,

@@ -1,6 +1,8 @@
 /* http_job.c: hand-over to the executor and back. */
 #include "server/http_job.h"
 
+#include <string.h>
+
 #include "server/clock.h"
 #include "server/daemon.h"
 #include "server/http_connection.h"
@@ -46,6 +48,10 @@ void dk_http_job_record(struct dk_http_request *request, const struct dk_job *jo
         .request_ns = now_ns - job->arrived_ns,
         .has_times = has_run && job->gemm.m > 0,
     };
+    const char *traceparent = request->head.traceparent;
+    if (sample.has_times && traceparent != NULL) {
+        (void)dk_traceparent_parse(traceparent, strlen(traceparent), &sample.trace);
+    }
     dk_metrics_record(request->daemon->metrics, &sample);
 }
 

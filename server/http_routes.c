@@ -123,7 +123,12 @@ const struct dk_route dk_routes[] = {
      .finish = dk_repository_unload,
      .end = dk_control_end,
      .help = "Stop serving a model (with --allow-model-control)."},
-    {.methods = DK_METHOD_GET, .path = "/", .finish = dk_admin_index, .help = "This page."},
+    {.methods = DK_METHOD_GET,
+     .path = "/",
+     .finish = dk_page_index,
+     .help = "Status page for browsers; this list for others."},
+    {.methods = DK_METHOD_GET, .path = "/status.css", .finish = dk_page_style, .help = "Of the status page."},
+    {.methods = DK_METHOD_GET, .path = "/status.js", .finish = dk_page_script, .help = "Of the status page."},
 };
 const size_t dk_route_count = sizeof dk_routes / sizeof dk_routes[0];
 

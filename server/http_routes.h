@@ -40,7 +40,9 @@ struct dk_model;
 void dk_admin_model_json(struct dk_json_text *text, const struct dk_model *model);
 
 /* Handlers: http_admin.c */
-enum MHD_Result dk_admin_index(struct dk_http_request *request);
+enum MHD_Result dk_page_index(struct dk_http_request *request);
+enum MHD_Result dk_page_style(struct dk_http_request *request);
+enum MHD_Result dk_page_script(struct dk_http_request *request);
 enum MHD_Result dk_admin_models(struct dk_http_request *request);
 enum MHD_Result dk_admin_plans(struct dk_http_request *request);
 enum MHD_Result dk_admin_metrics(struct dk_http_request *request);

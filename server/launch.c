@@ -46,6 +46,7 @@ dk_status dk_launch_piece(const struct dk_launcher *launcher, struct dk_launch *
         return status;
     }
     const struct dk_plan *plan = dk_plan_get(launch->weights, rows);
+    dk_launcher_progress(launcher);
     launch->rows_done += rows;
     launch->kernel_ns += kernel_ns;
     launch->piece_count++;

@@ -2,6 +2,7 @@
 #ifndef DK_SERVER_LAUNCH_H
 #define DK_SERVER_LAUNCH_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,7 +18,15 @@ struct dk_launcher {
     uint32_t max_tokens;
     void *workspace;
     size_t workspace_bytes;
+    _Atomic uint64_t *progress; /* counts signs of life; may be NULL */
 };
+
+static inline void dk_launcher_progress(const struct dk_launcher *launcher)
+{
+    if (launcher->progress != NULL) {
+        (void)atomic_fetch_add_explicit(launcher->progress, 1, memory_order_relaxed);
+    }
+}
 
 /* Zero-initialise the outcome. */
 struct dk_launch {

@@ -10,55 +10,21 @@
 #include "server/config.h"
 #include "server/control.h"
 #include "server/daemon.h"
+#include "server/doors.h"
 #include "server/http.h"
-#include "server/listen.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/notify.h"
 #include "server/tuning.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DEVICE = 3 };
 
 extern char **environ;
 
-struct listeners {
-    int tcp, unix_socket, unix_lock, shm_socket, shm_lock; /* -1: none */
-};
-
 static int fail(const char *event, int exit_code, const struct dk_error *error)
 {
     dk_log(DK_LOG_ERROR, event, "status=%s message=%s", dk_status_name(error->status), error->message);
     return exit_code;
-}
-
-/* First of all that can be refused: a second instance must end before it loads a byte of weights. */
-static dk_status open_listeners(struct dk_daemon *daemon, struct listeners *listeners, struct dk_error *error)
-{
-    const struct dk_config *config = daemon->config;
-    *listeners = (struct listeners){-1, -1, -1, -1, -1};
-    daemon->port = config->port;
-    dk_status status = dk_listen_tcp(config->host, &daemon->port, &listeners->tcp, error);
-    if (status == DK_OK && config->http_socket != NULL) {
-        status = dk_listen_unix(config->http_socket, config->http_socket_mode, &listeners->unix_socket,
-                                &listeners->unix_lock, error);
-    }
-    if (status == DK_OK && config->shm_socket != NULL) {
-        status = dk_listen_unix_packets(config->shm_socket, config->shm_socket_mode, &listeners->shm_socket,
-                                        &listeners->shm_lock, error);
-    }
-    return status;
-}
-
-static void close_listeners(const struct dk_config *config, const struct listeners *listeners)
-{
-    if (listeners->unix_socket >= 0) {
-        dk_listen_unix_close(config->http_socket, listeners->unix_socket, listeners->unix_lock);
-    }
-    if (listeners->shm_socket >= 0) {
-        dk_listen_unix_close(config->shm_socket, listeners->shm_socket, listeners->shm_lock);
-    }
-    if (listeners->tcp >= 0) {
-        (void)close(listeners->tcp);
-    }
 }
 
 static dk_status start_engine(struct dk_daemon *daemon, struct dk_error *error)
@@ -138,18 +104,21 @@ static void block_signals(void)
 static int serve(struct dk_daemon *daemon)
 {
     struct dk_error error;
-    struct listeners listeners;
+    struct dk_doors doors;
     struct dk_http *http = NULL;
     int exit_code = EXIT_FAILED;
     block_signals();
-    if (open_listeners(daemon, &listeners, &error) != DK_OK) {
+    dk_notify_check();
+    /* First of all that can be refused: a second instance must end before it loads a byte of weights. */
+    if (dk_doors_open(daemon->config, &doors, &error) != DK_OK) {
         exit_code = fail("listen_failed", EXIT_FAILED, &error);
-        goto close_listeners;
+        goto close_doors;
     }
+    daemon->doors = &doors;
     if (start_engine(daemon, &error) != DK_OK) {
         exit_code = fail("backend_unavailable",
                          daemon->config->backend == DK_BACKEND_CUDA ? EXIT_DEVICE : EXIT_FAILED, &error);
-        goto close_listeners;
+        goto close_doors;
     }
     if (start_metrics(daemon, &error) != DK_OK) {
         exit_code = fail("metrics_failed", EXIT_FAILED, &error);
@@ -159,12 +128,10 @@ static int serve(struct dk_daemon *daemon)
         exit_code = fail("http_failed", EXIT_FAILED, &error);
         goto free_metrics;
     }
-    int sockets[] = {listeners.tcp, listeners.unix_socket};
-    struct dk_control_result result =
-        dk_control_run(daemon, http, sockets, listeners.unix_socket >= 0 ? 2 : 1, listeners.shm_socket);
+    struct dk_control_result result = dk_control_run(daemon, http);
     exit_code = result.exit_code;
     if (result.is_abrupt) {
-        close_listeners(daemon->config, &listeners); /* the socket file is ours to remove even now */
+        dk_doors_close(daemon->config, &doors); /* the socket file is ours to remove even now */
         _exit(exit_code);
     }
     dk_daemon_quiesce(daemon);
@@ -174,8 +141,8 @@ free_metrics:
     dk_metrics_free(daemon->metrics);
 free_engine:
     dk_engine_free(daemon->engine);
-close_listeners:
-    close_listeners(daemon->config, &listeners);
+close_doors:
+    dk_doors_close(daemon->config, &doors);
     return exit_code;
 }
 

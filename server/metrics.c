@@ -2,7 +2,6 @@
 #include "server/metrics.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +28,15 @@ static void add(dk_counter *counter, uint64_t value)
     atomic_fetch_add_explicit(counter, value, memory_order_relaxed);
 }
 
-static void observe(dk_counter *histogram, const struct dk_bounds *bounds, uint64_t value)
+/* Returns the index of the bound it fell under. */
+static uint32_t observe(dk_counter *histogram, const struct dk_bounds *bounds, uint64_t value)
 {
     uint32_t index = 0;
     while (index < bounds->count && value > bounds->values[index])
         index++;
     add(&histogram[index], 1);
     add(&histogram[bounds->count + 1], value);
+    return index;
 }
 
 /* Under the registration lock. NULL without memory. */
@@ -208,44 +209,28 @@ enum dk_outcome dk_metrics_outcome(dk_status status)
                                : DK_OUTCOME_SERVER_ERROR;
 }
 
-static struct dk_shape_series *get_shape(const struct dk_metrics *metrics, int handle)
-{
-    uint32_t count = atomic_load_explicit(&metrics->shape_count, memory_order_acquire);
-    uint32_t index = handle < 0 || (uint32_t)handle >= count ? DK_METRICS_SHAPE_OTHER : (uint32_t)handle;
-    return atomic_load_explicit(&metrics->shapes[index], memory_order_acquire);
-}
-
-static struct dk_model_series *get_model(const struct dk_metrics *metrics, int handle)
-{
-    uint32_t count = atomic_load_explicit(&metrics->model_count, memory_order_acquire);
-    uint32_t index = handle < 0 || (uint32_t)handle + 1 >= count ? 0 : (uint32_t)handle + 1;
-    return atomic_load_explicit(&metrics->models[index], memory_order_acquire);
-}
-
-const struct dk_statistics *dk_metrics_statistics(const struct dk_metrics *metrics, int model)
-{
-    return &get_model(metrics, model)->statistics;
-}
-
 void dk_metrics_record(struct dk_metrics *metrics, const struct dk_metrics_sample *sample)
 {
-    struct dk_model_series *model = get_model(metrics, sample->model);
+    struct dk_model_series *model = dk_metrics_model_series(metrics, sample->model);
     dk_statistics_record(&model->statistics, sample);
     if ((unsigned)sample->outcome < DK_OUTCOME_COUNT)
         add(&model->requests[sample->outcome], 1);
     if (!sample->has_times)
         return;
     uint32_t last = metrics->bucket_count - 1;
-    struct dk_shape_series *shape = get_shape(metrics, sample->shape);
+    struct dk_shape_series *shape = dk_metrics_shape_series(metrics, sample->shape);
     struct dk_cell *cell = &shape->cells[sample->bucket_index > last ? last : sample->bucket_index];
     if (!atomic_load_explicit(&shape->is_shown, memory_order_relaxed))
         atomic_store_explicit(&shape->is_shown, true, memory_order_relaxed);
-    if ((unsigned)sample->transport < DK_TRANSPORT_COUNT)
-        observe(cell->request[sample->transport], &dk_request_bounds, sample->request_ns);
-    observe(cell->queue, &dk_request_bounds, sample->queue_ns);
-    observe(cell->copy, &dk_kernel_bounds, sample->copy_ns);
-    observe(cell->kernel, &dk_kernel_bounds, sample->kernel_ns);
-    observe(metrics->request_rows, &dk_count_bounds, sample->rows);
+    if ((unsigned)sample->transport < DK_TRANSPORT_COUNT) {
+        uint32_t bound = observe(cell->request[sample->transport], &dk_request_bounds, sample->request_ns);
+        if ((sample->trace.high | sample->trace.low) != 0)
+            dk_exemplar_store(&cell->exemplars[bound], &sample->trace, sample->transport, sample->request_ns);
+    }
+    (void)observe(cell->queue, &dk_request_bounds, sample->queue_ns);
+    (void)observe(cell->copy, &dk_kernel_bounds, sample->copy_ns);
+    (void)observe(cell->kernel, &dk_kernel_bounds, sample->kernel_ns);
+    (void)observe(metrics->request_rows, &dk_count_bounds, sample->rows);
     add(&model->rows, sample->rows);
 }
 
@@ -266,33 +251,6 @@ int64_t dk_metrics_get(const struct dk_metrics *metrics, enum dk_metric_scalar s
 
 void dk_metrics_record_launch(struct dk_metrics *metrics, uint64_t rows, uint32_t job_count)
 {
-    observe(metrics->batch_rows, &dk_count_bounds, rows);
-    observe(metrics->batch_jobs, &dk_count_bounds, job_count);
-}
-
-double dk_metrics_request_quantile(const struct dk_metrics *metrics, int shape, uint32_t bucket_index,
-                                   double quantile)
-{
-    enum { LAST = DK_REQUEST_BOUND_COUNT };
-    uint64_t counts[LAST + 1], total = 0;
-    uint32_t last = metrics->bucket_count - 1;
-    const struct dk_cell *cell = &get_shape(metrics, shape)->cells[bucket_index > last ? last : bucket_index];
-    for (int i = 0; i <= LAST; i++) {
-        counts[i] = 0;
-        for (int transport = 0; transport < DK_TRANSPORT_COUNT; transport++)
-            counts[i] += atomic_load_explicit(&cell->request[transport][i], memory_order_relaxed);
-        total += counts[i];
-    }
-    if (total == 0)
-        return (double)NAN;
-    double rank = quantile * (double)total, below = 0.0;
-    for (int i = 0; i < LAST; i++) {
-        if (counts[i] > 0 && below + (double)counts[i] >= rank) {
-            double low = i == 0 ? 0.0 : (double)request_values[i - 1];
-            double high = (double)request_values[i];
-            return (low + (high - low) * (rank - below) / (double)counts[i]) * 1e-9;
-        }
-        below += (double)counts[i];
-    }
-    return (double)request_values[LAST - 1] * 1e-9; /* in +Inf: the largest bound, as PromQL answers */
+    (void)observe(metrics->batch_rows, &dk_count_bounds, rows);
+    (void)observe(metrics->batch_jobs, &dk_count_bounds, job_count);
 }

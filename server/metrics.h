@@ -5,8 +5,10 @@
  * a request: shape="KxN" of a loaded model or "other", t_bucket of the engine's buckets (more rows than the
  * largest count there: they are cut into pieces of it), model="@adhoc" for requests without a loaded model
  * ('@' cannot stand in a model's name). The series of shape="other" appear with its first sample; all others
- * exist from registration, at zero. Memory: about 25 KiB per shape and 25 buckets; at most
- * DK_METRICS_MAX_SHAPES shapes. */
+ * exist from registration, at zero.
+ * Exemplars (OpenMetrics only): each bound of the request histograms of a shape and T bucket keeps its newest
+ * traced request, by trace_id alone; a client can replace one, never add a series or a label.
+ * Memory: about 65 KiB per shape and 25 buckets; at most DK_METRICS_MAX_SHAPES shapes. */
 #ifndef DK_SERVER_METRICS_H
 #define DK_SERVER_METRICS_H
 
@@ -16,6 +18,7 @@
 
 #include "proto/json_writer.h"
 #include "proto/status.h"
+#include "server/traceparent.h"
 
 struct dk_metrics;
 
@@ -85,9 +88,10 @@ struct dk_metrics_sample {
     uint32_t piece_count; /* launches */
     uint64_t intake_ns;   /* request head to admission */
     uint64_t queue_ns, copy_ns, kernel_ns;
-    uint64_t answer_ns;  /* end of the job to the answer */
-    uint64_t request_ns; /* all of it */
-    bool has_times;      /* false: only the outcome counts (never reached the executor) */
+    uint64_t answer_ns;    /* end of the job to the answer */
+    uint64_t request_ns;   /* all of it */
+    bool has_times;        /* false: only the outcome counts (never reached the executor) */
+    struct dk_trace trace; /* becomes an exemplar; zero: none */
 };
 
 /* `bucket_rows[bucket_count]` are the engine's buckets (label t_bucket); copied. */
@@ -123,8 +127,19 @@ void dk_metrics_record_launch(struct dk_metrics *metrics, uint64_t rows, uint32_
  * set. About 12 KiB per shape and bucket. Thread: any. */
 void dk_metrics_write(const struct dk_metrics *metrics, bool is_openmetrics, struct dk_json_text *text);
 /* Quantile 0..1 of the request duration of one shape and bucket from its histogram (linear inside a bucket),
- * seconds; NaN without samples. For the status page. */
+ * seconds; NaN without samples. */
 double dk_metrics_request_quantile(const struct dk_metrics *metrics, int shape, uint32_t bucket_index,
                                    double quantile);
+/* For the status page: the label of a shape's handle ("" while its series are not shown), NULL past the last
+ * handle; requests in all transports; a model's counters (-1: "@adhoc"). Thread: any. */
+const char *dk_metrics_model_name(const struct dk_metrics *metrics, int model); /* NULL past the last */
+const char *dk_metrics_shape_label(const struct dk_metrics *metrics, int shape);
+uint64_t dk_metrics_request_count(const struct dk_metrics *metrics, int shape, uint32_t bucket_index);
+uint64_t dk_metrics_model_requests(const struct dk_metrics *metrics, int model, enum dk_outcome outcome);
+uint64_t dk_metrics_model_rows(const struct dk_metrics *metrics, int model);
+struct dk_metrics_launches {
+    uint64_t count, rows, jobs;
+};
+struct dk_metrics_launches dk_metrics_launches(const struct dk_metrics *metrics);
 
 #endif

@@ -8,6 +8,7 @@
 #include "proto/native_api.h"
 #include "server/metrics.h"
 #include "server/statistics.h"
+#include "server/traceparent.h"
 
 /* X(bound in nanoseconds, le text). The texts are the canonical ones of OpenMetrics, used in both formats. */
 #define DK_KERNEL_BOUNDS(X)                                                                                  \
@@ -97,8 +98,32 @@ typedef _Atomic uint64_t dk_counter;
 /* A histogram is a run of counters: one per bound, one for +Inf (not cumulative), then the sum. */
 #define DK_HISTOGRAM_WORDS(bound_count) ((bound_count) + 2)
 
-/* All histograms of one shape and T bucket. */
+struct dk_shape_series;
+struct dk_model_series;
+/* Those of an unknown handle are "other" and "@adhoc". */
+struct dk_shape_series *dk_metrics_shape_series(const struct dk_metrics *metrics, int handle);
+struct dk_model_series *dk_metrics_model_series(const struct dk_metrics *metrics, int handle);
+
+/* One traced request; see metrics_exemplar.c for who may touch it when. Zero: none yet. */
+struct dk_exemplar {
+    _Atomic uint32_t turn, transport;
+    _Atomic uint64_t trace_high, trace_low, value_ns, unix_ms;
+};
+struct dk_exemplar_sample {
+    struct dk_trace trace;
+    uint64_t value_ns, unix_ms;
+    uint32_t transport;
+};
+/* Wait-free; when two store at once one of them is left out. Thread: any. */
+void dk_exemplar_store(struct dk_exemplar *exemplar, const struct dk_trace *trace,
+                       enum dk_transport transport, uint64_t value_ns);
+/* False when there is none, or one is being written. Thread: any. */
+bool dk_exemplar_load(const struct dk_exemplar *exemplar, struct dk_exemplar_sample *out);
+
+/* All histograms of one shape and T bucket. Exemplars: one for each bound of the request histograms, shared
+ * by the transports: memory grows by half instead of fourfold. */
 struct dk_cell {
+    struct dk_exemplar exemplars[DK_REQUEST_BOUND_COUNT + 1];
     dk_counter request[DK_TRANSPORT_COUNT][DK_HISTOGRAM_WORDS(DK_REQUEST_BOUND_COUNT)];
     dk_counter queue[DK_HISTOGRAM_WORDS(DK_REQUEST_BOUND_COUNT)];
     dk_counter copy[DK_HISTOGRAM_WORDS(DK_KERNEL_BOUND_COUNT)];

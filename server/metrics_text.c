@@ -41,12 +41,32 @@ static void put_u64(const struct page *page, uint64_t value)
     put(page, "\n");
 }
 
+enum { SECONDS_BYTES = 40 };
+
 /* Nanoseconds as seconds, exact: no binary fraction, no locale. */
+static void write_seconds(char out[SECONDS_BYTES], uint64_t ns)
+{
+    (void)snprintf(out, SECONDS_BYTES, "%llu.%09llu", (unsigned long long)(ns / 1000000000u),
+                   (unsigned long long)(ns % 1000000000u));
+}
+
 static void put_seconds(const struct page *page, uint64_t ns)
 {
-    char text[40];
-    (void)snprintf(text, sizeof text, "%llu.%09llu\n", (unsigned long long)(ns / 1000000000u),
-                   (unsigned long long)(ns % 1000000000u));
+    char text[SECONDS_BYTES];
+    write_seconds(text, ns);
+    put(page, text);
+    put(page, "\n");
+}
+
+/* Behind a bucket's value: # {trace_id="..."} seconds unix-time. */
+static void put_exemplar(const struct page *page, const struct dk_exemplar_sample *sample)
+{
+    char id[DK_TRACE_ID_TEXT_BYTES], seconds[SECONDS_BYTES], text[160];
+    dk_trace_write(&sample->trace, id);
+    write_seconds(seconds, sample->value_ns);
+    (void)snprintf(text, sizeof text, " # {trace_id=\"%s\"} %s %llu.%03llu", id, seconds,
+                   (unsigned long long)(sample->unix_ms / 1000u),
+                   (unsigned long long)(sample->unix_ms % 1000u));
     put(page, text);
 }
 
@@ -63,12 +83,20 @@ static void put_name(const struct page *page, const char *name, const char *suff
     put(page, " ");
 }
 
+/* Exemplars of one shape and T bucket, of which this histogram shows those of its transport. */
+struct exemplars {
+    const struct dk_exemplar *slots; /* NULL: none */
+    uint32_t transport;
+};
+
 /* Each counter is read once; _count is the sum of what was read, so it equals +Inf whatever is recorded
  * meanwhile. */
 static void put_histogram(const struct page *page, const char *name, const char *labels,
-                          const dk_counter *histogram, const struct dk_bounds *bounds)
+                          const dk_counter *histogram, const struct dk_bounds *bounds,
+                          struct exemplars exemplars)
 {
     uint64_t cumulative = 0;
+    struct dk_exemplar_sample sample;
     for (uint32_t i = 0; i <= bounds->count; i++) {
         cumulative += atomic_load_explicit(&histogram[i], memory_order_relaxed);
         put(page, name);
@@ -77,7 +105,12 @@ static void put_histogram(const struct page *page, const char *name, const char 
         put(page, *labels == '\0' ? "le=\"" : ",le=\"");
         put(page, i < bounds->count ? bounds->texts[i] : "+Inf");
         put(page, "\"} ");
-        put_u64(page, cumulative);
+        dk_json_text_u64(page->text, cumulative);
+        /* A request is counted before its exemplar is stored: a bucket of zero may not have one. */
+        if (exemplars.slots != NULL && cumulative > 0 && dk_exemplar_load(&exemplars.slots[i], &sample) &&
+            sample.transport == exemplars.transport)
+            put_exemplar(page, &sample);
+        put(page, "\n");
     }
     uint64_t sum = atomic_load_explicit(&histogram[bounds->count + 1], memory_order_relaxed);
     put_name(page, name, "_sum", labels);
@@ -120,14 +153,15 @@ static void put_cell(const struct page *page, const struct shape_family *family,
     const dk_counter *histogram = (const dk_counter *)((const char *)cell + family->offset);
     if (family->stride_words == 0) {
         (void)snprintf(labels, sizeof labels, "shape=\"%s\",t_bucket=\"%u\"", shape, bucket_rows);
-        put_histogram(page, family->name, labels, histogram, family->bounds);
+        put_histogram(page, family->name, labels, histogram, family->bounds, (struct exemplars){0});
         return;
     }
-    for (size_t transport = 0; transport < DK_TRANSPORT_COUNT; transport++) {
+    for (uint32_t transport = 0; transport < DK_TRANSPORT_COUNT; transport++) {
         (void)snprintf(labels, sizeof labels, "shape=\"%s\",t_bucket=\"%u\",transport=\"%s\"", shape,
                        bucket_rows, transport_names[transport]);
         put_histogram(page, family->name, labels, histogram + transport * family->stride_words,
-                      family->bounds);
+                      family->bounds,
+                      (struct exemplars){page->is_openmetrics ? cell->exemplars : NULL, transport});
     }
 }
 
@@ -174,7 +208,7 @@ static void put_counts(const struct page *page, const char *name, const char *he
                        const dk_counter *histogram)
 {
     put_family(page, name, "histogram", help);
-    put_histogram(page, name, "", histogram, &dk_count_bounds);
+    put_histogram(page, name, "", histogram, &dk_count_bounds, (struct exemplars){0});
 }
 
 static void put_scalars(const struct page *page)

@@ -5,11 +5,11 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
 . deploy/dependencies.sh
 
-stages=(deps format layers headers build tidy names unit e2e conformance fuzz install cuda gpu quickstart asan tsan)
+stages=(deps format layers headers build tidy names unit e2e conformance fuzz install deploy cuda gpu quickstart asan tsan)
 usage() {
     cat <<TEXT
 usage: tests/run.sh [--quick] [--only STAGE[,STAGE]]... [--list] [-h|--help]
-  --quick   leave out the sanitizer builds, the fuzzers and the quickstart
+  --quick   leave out the sanitizer builds, the fuzzers, the packages with their tests and the quickstart
   --only    only these stages (what a stage needs is built all the same)
   --list    print the stages in order
 environment: DK_BUILD_ROOT (default build), DK_JOBS (default: processors), DK_FUZZ_SECONDS (default 10)
@@ -142,13 +142,17 @@ build() {
     return "${built[$key]}"
 }
 
-python_environment() { # NAME REQUIREMENTS: prints the interpreter
+# python_environment NAME FILE [FILES]: prints the interpreter of a virtual environment with the packages of FILE, and
+# those of FILES without what they depend on.
+python_environment() {
     local dir=$build_root/venv-$1 stamp
-    stamp=$(sha256sum "$2")
+    stamp=$(sha256sum "${@:2}")
     if [ "$(cat "$dir/stamp" 2>/dev/null)" != "$stamp" ]; then
         rm -rf "$dir"
         "$(dk_python)" -m venv "$dir" >>"$logs/venv.log" 2>&1 &&
-            "$dir/bin/pip" install -q --disable-pip-version-check -r "$2" >>"$logs/venv.log" 2>&1 ||
+            "$dir/bin/pip" install -q --disable-pip-version-check -r "$2" >>"$logs/venv.log" 2>&1 &&
+            { [ -z "${3:-}" ] ||
+                "$dir/bin/pip" install -q --disable-pip-version-check --no-deps -r "$3" >>"$logs/venv.log" 2>&1; } ||
             return 1
         echo "$stamp" >"$dir/stamp"
     fi
@@ -210,6 +214,23 @@ stage_conformance() {
     count "$name" "$status" "$junit" "$log" "$began"
 }
 stage_install() { build build_cpu cpu && check install 120 bash tests/checks/install.sh "$build_root/cpu"; }
+
+# The packages are built anew: their prefix and library folder are compiled in.
+stage_deploy() {
+    check packages 600 env DK_JOBS="$jobs" bash deploy/packages.sh --build "$build_root/packages" \
+        --out "$build_root/packages/dist" -DDK_CUDA=OFF || return
+    local log=$logs/deploy.log junit=$logs/deploy.xml began=$SECONDS status python
+    if ! python=$(python_environment deploy tests/deploy/requirements.txt tests/deploy/requirements-files.txt); then
+        say_fail deploy "no Python environment" "$logs/venv.log"
+        return 1
+    fi
+    DK_PACKAGES_DIR=$build_root/packages/dist PYTHONDONTWRITEBYTECODE=1 run_logged "$log" 600 "$python" -m pytest \
+        -c tests/deploy/pytest.ini -p no:cacheprovider --basetemp "$scratch/pytest-deploy" --junitxml "$junit" tests/deploy
+    status=$?
+    rm -rf "$scratch/pytest-deploy"
+    [ "$status" -eq 0 ] && grep '^note ' "$log"
+    count deploy "$status" "$junit" "$log" "$began"
+}
 
 stage_fuzz() {
     local targets
@@ -295,7 +316,7 @@ check_leftovers() {
 
 for stage in "${stages[@]}"; do
     wanted "$stage" || continue
-    if [ -n "$quick" ] && [[ " fuzz quickstart asan tsan " == *" $stage "* ]]; then
+    if [ -n "$quick" ] && [[ " fuzz deploy quickstart asan tsan " == *" $stage "* ]]; then
         say_skip "$stage" "--quick"
         continue
     fi

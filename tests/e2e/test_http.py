@@ -279,12 +279,3 @@ def test_plans_cover_every_model_and_bucket(client, models):
         assert [plan["bucket"] for plan in mine] == buckets
         for plan in mine:
             assert -(-model.k // plan["chunk_k"]) == plan["split_k"] and plan["variant"], plan
-
-
-def test_page_says_what_runs_and_where_to_look(client):
-    reply = client.get("/")
-    text = reply.body.decode()
-    assert reply.header("content-type").startswith("text/html") and "decomposek" in text
-    for route in ("/metrics", "/v1/models", "/v1/plans", "/v2/health/ready"):
-        assert route in text
-    assert "gate" in text

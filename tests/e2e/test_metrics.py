@@ -8,6 +8,7 @@ import pytest
 
 from support import weights_file
 from support.daemon import SANITIZER
+from support.http import raw_request
 from support.scrape import PROMETHEUS_ACCEPT, check_scrape
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -178,3 +179,53 @@ def test_a_client_cannot_make_series(daemon):
             client.post_json({"model": f"invented{index}", "x": [[1]]})
             client.post_json({"a": [[1] * index], "b": [[1] * (index + 3)] * index})
         assert len(client.get("/metrics").body.decode().splitlines()) == before
+
+
+# --- exemplars --------------------------------------------------------------------------------------------------------
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+def traced_buckets(daemon):
+    """[(shape, transport, labels of the exemplar, its value, le)] of an OpenMetrics scrape; the plain text has none."""
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+    with daemon.client() as client:
+        assert b"trace_id" not in client.get("/metrics").body and b" # " not in client.get("/metrics").body
+        text = client.request("GET", "/metrics", headers={"Accept": PROMETHEUS_ACCEPT}).body.decode()
+    check_scrape(text, is_openmetrics=True)
+    return [
+        (sample.labels["shape"], sample.labels["transport"], sample.exemplar.labels, sample.exemplar.value, float(sample.labels["le"]))
+        for family in text_string_to_metric_families(text) for sample in family.samples if sample.exemplar
+    ]
+
+
+@pytest.mark.sanitizer
+def test_a_sampled_traceparent_becomes_an_exemplar(start, models):
+    daemon = start("--backend=cpu", "--max-tokens=8", model_names=("exact", "gate"))
+    with daemon.client() as client:
+        parent = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "tracestate": "vendor=x"}
+        assert client.post_raw(weights_file.encode(models["gate"].rows(1), "bf16"), "model=gate", headers=parent).status == 200
+        assert client.post_json({"model": "exact", "x": [[1, 2, 3, 4]]}, headers=parent).status == 200
+        assert client.request("POST", "/v2/models/exact/infer", b'{"inputs":[{"name":"x","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]}]}', parent).status == 200
+    found = traced_buckets(daemon)
+    assert {("7168x256", "http_raw"), ("4x3", "http_oip_json")} <= {(shape, transport) for shape, transport, *_ in found}
+    for _, _, labels, value, bound in found:
+        assert labels == {"trace_id": TRACE} and 0 < value <= bound
+    daemon.stop_cleanly()
+
+
+@pytest.mark.sanitizer
+def test_other_traceparents_leave_no_trace_and_refuse_nothing(start):
+    daemon = start("--backend=cpu", "--max-tokens=8")
+    good = f"00-{TRACE}-b7ad6b7169203331-01"
+    bad = ["", "x", good[:-2] + "00", good[:-1], good + "-more", good.upper(), "ff" + good[2:], f"00-{'0' * 32}-b7ad6b7169203331-01", f"00-{TRACE}-{'0' * 16}-01",
+           f'00-{TRACE[:20]}"}} 1 # {{a="b-b7ad6b7169203331-01', "00-" + "é" * 32 + "-b7ad6b7169203331-01", "a" * 4000]
+    with daemon.client() as client:
+        for text in bad:
+            assert client.post_json({"model": "exact", "x": [[1, 2, 3, 4]]}, headers={"traceparent": text.encode("utf-8")}).status == 200, text
+    body = b'{"model":"exact","x":[[1,2,3,4]]}'
+    twice = f"POST /v1/matmul HTTP/1.1\r\nHost: x\r\nTraceparent: {good}\r\ntraceparent: {good}\r\nContent-Length: {len(body)}\r\n\r\n"
+    assert raw_request(daemon.port, twice.encode() + body).status == 200
+    assert traced_buckets(daemon) == []
+    daemon.stop_cleanly()

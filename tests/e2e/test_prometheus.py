@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import time
 import urllib.parse
@@ -36,6 +37,7 @@ def test_prometheus_returns_the_p99_of_each_shape(start, models, tmp_path):
     config = open(CONFIG).read().replace("127.0.0.1:8000", f"127.0.0.1:{daemon.port}").replace("scrape_interval: 15s", "scrape_interval: 1s")
     assert f"127.0.0.1:{daemon.port}" in config and "scrape_interval: 1s" in config, "the example configuration changed its shape"
     (tmp_path / "prometheus.yml").write_text(config)
+    shutil.copy(os.path.join(os.path.dirname(CONFIG), "rules.yml"), tmp_path)
     checked = subprocess.run(["promtool", "check", "config", str(tmp_path / "prometheus.yml")], capture_output=True, text=True, timeout=60)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     port = free_port()

@@ -27,8 +27,9 @@ def free_port() -> int:
 
 
 def clean_environment() -> dict:
-    """The test's own environment without settings of the daemon."""
-    return {k: v for k, v in os.environ.items() if not k.startswith("DECOMPOSEK_")}
+    """The test's own environment without settings of the daemon or of a supervisor."""
+    foreign = ("DECOMPOSEK_", "LISTEN_", "WATCHDOG_", "NOTIFY_SOCKET")
+    return {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
 
 
 def die_with_parent():
@@ -39,7 +40,7 @@ def die_with_parent():
 class Daemon:
     """arguments: flags after the program. `port` None: a free one. `prefix`: a command that execs the daemon."""
 
-    def __init__(self, arguments=(), port=None, env=None, prefix=(), cwd=None, log_path=None, flags=True, program=DAEMON):
+    def __init__(self, arguments=(), port=None, env=None, prefix=(), cwd=None, log_path=None, flags=True, program=DAEMON, pass_fds=()):
         self.port = port or free_port()
         self.log_path = str(log_path)
         own = ["--port", str(self.port)] if flags else []
@@ -47,7 +48,7 @@ class Daemon:
         self.log_file = open(self.log_path, "ab")
         self.process = subprocess.Popen(
             self.command, stdin=subprocess.DEVNULL, stdout=self.log_file, stderr=self.log_file, cwd=cwd,
-            env=clean_environment() if env is None else env, preexec_fn=die_with_parent,
+            env=clean_environment() if env is None else env, preexec_fn=die_with_parent, pass_fds=pass_fds,
         )
         self.baseline = None
 

@@ -356,6 +356,27 @@ static void test_jobs_in_the_queue_are_completed_before_the_end(void **state)
     stop(&f);
 }
 
+/* What the watchdog relies on: a sleeping executor shows life when rung, and a long job with every piece. */
+static void test_progress_grows_when_rung_and_with_every_piece(void **state)
+{
+    (void)state;
+    static struct fixture f;
+    struct waiter waiter;
+    start(&f, 0, 0, 0);
+    uint64_t before = dk_executor_progress(f.executor);
+    uint64_t end_ns = dk_clock_now_ns() + 20000000000u;
+    while (dk_executor_progress(f.executor) < before + 3 && dk_clock_now_ns() < end_ns) {
+        dk_bell_ring(f.bell);
+        (void)usleep(1000);
+    }
+    assert_true(dk_executor_progress(f.executor) >= before + 3);
+    waiter_init(&waiter, &f, M_MAX);
+    before = dk_executor_progress(f.executor);
+    assert_int_equal(run(&f, &waiter), DK_OK);
+    assert_true(dk_executor_progress(f.executor) >= before + (M_MAX + MAX_TOKENS - 1) / MAX_TOKENS);
+    stop(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +392,7 @@ int main(void)
         cmocka_unit_test(test_c43_job_of_a_client_that_left_is_dropped_before_launch),
         cmocka_unit_test(test_job_past_its_deadline_is_not_launched),
         cmocka_unit_test(test_jobs_in_the_queue_are_completed_before_the_end),
+        cmocka_unit_test(test_progress_grows_when_rung_and_with_every_piece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

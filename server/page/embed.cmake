@@ -1,0 +1,12 @@
+# cmake -DOUTPUT=file.h -DINPUTS="a.html;b.css" -P embed.cmake: each file as an array dk_page_<name>_<extension>.
+set(text "/* Made from server/page by embed.cmake. */\n")
+foreach(input IN LISTS INPUTS)
+  get_filename_component(name "${input}" NAME)
+  string(REPLACE "." "_" name "${name}")
+  file(READ "${input}" bytes HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+  string(APPEND text "static const unsigned char dk_page_${name}[] = {${bytes}};\n")
+endforeach()
+get_filename_component(folder "${OUTPUT}" DIRECTORY)
+file(MAKE_DIRECTORY "${folder}")
+file(WRITE "${OUTPUT}" "${text}")
