@@ -214,7 +214,7 @@ static void test_a_transport_that_cannot_give_up_ends_all_the_same(void **state)
                                       .thread_count = 1,
                                       .slot_count = 2,
                                       .warmup_s = 0.001,
-                                      .duration_s = 0.05,
+                                      .duration_s = 1, /* long enough for a thread that starts late */
                                       .timeout_s = 0.05};
     struct dk_error error;
     assert_int_equal(dk_load_run(&plan, &result, &error), DK_OK);
