@@ -22,7 +22,7 @@ struct dk_model {
     dk_epilogue epilogue;
     bool has_bias;
     bool is_upload; /* came over HTTP: there is no file to load it from again */
-    const char *source_path, *tensor_name, *bias_name; /* owned; bias_name NULL without bias */
+    const char *source_path, *tensor_name, *bias_name; /* owned; NULL without bias, all NULL when pushed */
     struct dk_weights *weights;
     int metrics_shape;                /* handle of dk_metrics_shape() */
     int metrics_model;                /* handle of dk_metrics_model() */

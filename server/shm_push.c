@@ -83,7 +83,6 @@ static void make_model(struct dk_shm_client *client)
     model->layout = (dk_layout)request->layout;
     model->epilogue = (dk_epilogue)request->epilogue;
     model->has_bias = request->has_bias != 0;
-    model->source_path = "";
     model->metrics_shape = DK_METRICS_SHAPE_OTHER;
     model->metrics_model = -1;
     model->reference_count = 1;
