@@ -31,12 +31,12 @@ def described():
 
 
 def served(daemon):
-    """Path template -> methods, as the route table says: the index page lists it, an optional group in brackets."""
+    """Path template -> methods, as the route table says: the index lists it, an optional group in brackets."""
     page = daemon.get("/").body.decode()
-    table = page.partition("<h2>Routes</h2>")[2]
+    table = page.partition("\nroutes:\n")[2]
     found = {}
     with daemon.client() as client:
-        for pattern in re.findall(r"<tr><td>[A-Z]+</td><td>(?:<a[^>]*>)?([^<]+)<", table):
+        for pattern in re.findall(r"^  [A-Z]+ (\S+)  ", table, re.M):
             for path in {re.sub(r"\[.*\]", "", pattern), pattern.replace("[", "").replace("]", "")}:
                 real = path.replace("{model}", "exact").replace("{version}", "1").replace("{region}", "r")
                 allow = client.request("OPTIONS", real).header("allow")
