@@ -170,7 +170,7 @@ static void test_a_name_is_taken_once(void **state)
 static void test_number_of_regions_is_bounded(void **state)
 {
     struct fixture *f = *state;
-    char name[8];
+    char name[16];
     int fd_count = open_fd_count();
     for (int i = 0; i < COUNT_MAX; i++) {
         (void)snprintf(name, sizeof name, "r%d", i);
