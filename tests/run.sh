@@ -12,7 +12,7 @@ usage: tests/run.sh [--quick] [--only STAGE[,STAGE]]... [--list] [-h|--help]
   --quick   leave out the sanitizer builds, the fuzzers, the packages with their tests and the quickstart
   --only    only these stages (what a stage needs is built all the same)
   --list    print the stages in order
-environment: DK_BUILD_ROOT (default build), DK_JOBS (default: processors), DK_FUZZ_SECONDS (default 10)
+environment: DK_BUILD_ROOT (default build), DK_JOBS (default: processors), DK_FUZZ_SECONDS (default 6)
 exit: 0 when at least one test ran and none failed, 1 otherwise, 2 on a usage error
 TEXT
 }
@@ -245,7 +245,7 @@ stage_fuzz() {
         [ -d "${seeds[0]}" ] || seeds=()
         corpus=$scratch/corpus-$name
         mkdir -p "$corpus" # new inputs go here, the seeds stay as they are
-        check "$name" 180 "$binary" -max_total_time="${DK_FUZZ_SECONDS:-10}" -timeout=10 -rss_limit_mb=2048 \
+        check "$name" 180 "$binary" -max_total_time="${DK_FUZZ_SECONDS:-6}" -timeout=10 -rss_limit_mb=2048 \
             -artifact_prefix="$logs/$name-" -print_final_stats=1 "$corpus" "${seeds[@]}"
         rm -rf "$corpus"
     done

@@ -64,8 +64,9 @@ def test_http_over_the_unix_socket_and_with_another_dtype(bench_daemon):
     assert found["x_dtype"] == "fp16"
 
 
-@pytest.mark.sanitizer
-@pytest.mark.parametrize("extra", [(), ("--copy",), ("--spin-us", "0"), ("--clients", "3"), ("--dtype", "fp32")])
+@pytest.mark.parametrize(
+    "extra", [(), ("--copy",), ("--spin-us", "0"), pytest.param(("--clients", "3"), marks=pytest.mark.sanitizer), ("--dtype", "fp32")]
+)
 def test_shm_reports_what_the_daemon_counted(bench_daemon, extra):
     found = report("--transport", "shm", "--shm-socket", f"{bench_daemon.folder}/ring.sock", "--url", bench_daemon.url, "--model", "gate", "--rows", "1,5", "--inflight", 8, *extra)
     for result, rows in zip(found["results"], (1, 5), strict=True):
@@ -99,7 +100,6 @@ def test_a_rate_that_cannot_be_reached_is_said(bench_daemon):
     assert result.returncode == 0 and "THE RATE WAS NOT REACHED" in result.stdout, result.stdout + result.stderr
 
 
-@pytest.mark.sanitizer
 def test_inproc_needs_no_daemon():
     found = report("--transport", "inproc", "--shape", "64,16,fp32", "--rows", "1,4", "--backend", "cpu", "--compute-threads", 1)
     for result, rows in zip(found["results"], (1, 4), strict=True):
@@ -145,7 +145,6 @@ def test_the_report_goes_to_a_file_too(daemon, tmp_path):
     assert run("--url", daemon.url, "--model", "exact", "--report", tmp_path / "no" / "r.json", *SHORT).returncode == 1
 
 
-@pytest.mark.sanitizer
 def test_errors_say_why(daemon):
     url = ("--url", daemon.url)
     for arguments, code, needles in (

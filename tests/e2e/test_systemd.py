@@ -109,7 +109,6 @@ def beats_within(supervisor, seconds):
 
 
 @speaks_systemd
-@pytest.mark.sanitizer
 @pytest.mark.parametrize("thread", ["dk-executor", None], ids=["executor", "control loop"])
 def test_watchdog_is_fed_when_idle_and_not_when_a_thread_hangs(start, supervisor, thread):
     interval = 0.4 * PATIENCE
